@@ -1,0 +1,59 @@
+# Each target makes its own .venv on a fresh machine. Another Python: make test PYTHON=python3.13 VENV=/tmp/venv313
+PYTHON ?= python3
+VENV ?= .venv
+PYTEST_ARGS ?=
+
+BIN := $(VENV)/bin
+# Compiled programs are kept between runs: most of a test's time is XLA compiling. Only those worth keeping.
+CACHE := JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/jax JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.5
+# The folders that become subpackages of topiczoo, and where mypy finds them laid out so.
+FOLDERS := models inference diagnostics corpora
+TYPING := .cache/typing/topiczoo
+
+.PHONY: help demo test lint format bench tutorials clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make demo        fit a model to the embedded corpus and report on it"
+	@echo "make test        all tests (PYTEST_ARGS='-m \"not slow\"' for the quick ones)"
+	@echo "make lint        ruff and mypy; make format repairs what ruff can"
+	@echo "make bench       speed beside other packages"
+	@echo "make tutorials   execute the tutorials and write their notebooks"
+	@echo "make clean       remove caches and builds, keep $(VENV)"
+
+# The stamp is written last. An environment without it is finished if its pip works and made anew if not.
+$(VENV)/.stamp-test: pyproject.toml
+	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --editable ".[test]"
+	touch $@
+
+$(VENV)/.stamp-bench: $(VENV)/.stamp-test
+	$(BIN)/python -m pip install --quiet --editable ".[test,bench]"
+	touch $@
+
+demo: $(VENV)/.stamp-test
+	$(BIN)/topiczoo demo
+
+test: $(VENV)/.stamp-test
+	$(CACHE) $(BIN)/pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.stamp-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	rm -rf $(TYPING) && mkdir -p $(TYPING)
+	ln -s $(addprefix $(CURDIR)/,$(FOLDERS)) $(CURDIR)/topiczoo/*.py $(TYPING)/
+	$(BIN)/mypy
+
+format: $(VENV)/.stamp-test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.stamp-bench
+	$(BIN)/python benchmarks/speed.py
+
+tutorials: $(VENV)/.stamp-test
+	$(CACHE) $(BIN)/python tutorials/build.py
+
+clean:
+	rm -rf .cache .pytest_cache .mypy_cache .ruff_cache build dist *.egg-info
+	find topiczoo $(FOLDERS) tests tutorials benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,149 @@
+"""Layouts of a corpus for engines: what a story may read, distinct pairs, and blocks of tokens.
+
+All are JAX pytrees, so that an engine passes them to compiled code as arguments and never as constants.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+
+from .corpus import Corpus
+
+WIDTH = 64  # documents of a block: 64 x 50 topics of float32 stay in a core's first cache
+
+
+class Pairs(NamedTuple):
+    """The distinct (document, term) pairs of a corpus, document by document."""
+
+    document: jax.Array  # [P]
+    term: jax.Array  # [P]
+    count: jax.Array  # [P] float32
+
+
+class Blocks(NamedTuple):
+    """Documents sorted by length, side by side in blocks of equal width; each block as deep as its longest.
+
+    ``terms[s, start[s, b] + n, lane]`` is the n-th token of document ``rows[s, b, lane]``, for n below ``lengths[s, b,
+    lane]``. The blocks are dealt to shards s of equal shape, one for each device, so that one compiled loop serves
+    all blocks whatever their depth; padding stays small because neighbours are alike.
+    """
+
+    terms: jax.Array  # [shards, places, width] int32
+    start: jax.Array  # [shards, blocks] first place of a block
+    depth: jax.Array  # [shards, blocks] number of its places
+    rows: jax.Array  # [shards, blocks, width] document of a lane (0 where there is none)
+    lengths: jax.Array  # [shards, blocks, width] tokens of that document (0 where there is none)
+    lane: jax.Array  # [documents] position of a document in the flattened lanes
+
+    @property
+    def padding(self) -> float:
+        """Stored places a token: 1 is perfect."""
+        return float(self.terms.size / np.asarray(self.lengths).sum())
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Documents:
+    """What a story sees of a corpus inside an engine: the attributes of a Corpus that are numbers."""
+
+    lengths: jax.Array  # [D] float32
+    covariates: dict[str, jax.Array]  # each [D]
+    pairs: Pairs | None = None
+    blocks: Blocks | None = None
+    token_document: jax.Array | None = None
+    token_term: jax.Array | None = None
+    num_terms: int = field(default=0, metadata={"static": True})
+
+    @property
+    def num_documents(self) -> int:
+        return self.lengths.shape[0]
+
+    def __len__(self) -> int:
+        return self.num_documents
+
+    def tokens(self) -> tuple[jax.Array, jax.Array]:
+        """Document and term of every token, as ``Corpus.tokens``."""
+        assert self.token_document is not None and self.token_term is not None
+        return self.token_document, self.token_term
+
+    def take(self, rows: jax.Array) -> Documents:
+        """The same documents in other places, without their words: for evaluating responses inside a sweep."""
+        covariates = {name: column[rows] for name, column in self.covariates.items()}
+        return replace(
+            self, lengths=self.lengths[rows], covariates=covariates,
+            pairs=None, blocks=None, token_document=None, token_term=None,
+        )  # fmt: skip
+
+
+def documents(corpus: Corpus, *, pairs: bool = False, tokens: bool = False, shards: int = 0) -> Documents:
+    """The numbers of a corpus as a pytree, with the layouts asked for (``shards`` > 0: blocks dealt to so many)."""
+    layout: dict[str, Any] = {}
+    if pairs:
+        layout["pairs"] = distinct_pairs(corpus)
+    if tokens:
+        layout["token_document"], layout["token_term"] = map(jnp.asarray, corpus.tokens())
+    if shards:
+        layout["blocks"] = token_blocks(corpus, shards)
+    return Documents(
+        lengths=jnp.asarray(corpus.lengths, jnp.float32),
+        covariates=_numeric(corpus.covariates),
+        num_terms=corpus.num_terms,
+        **layout,
+    )
+
+
+def _numeric(frame: pd.DataFrame) -> dict[str, jax.Array]:
+    """Columns a story can compute with; categories as their codes."""
+    columns = {}
+    for name, column in frame.items():
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            columns[str(name)] = jnp.asarray(column.cat.codes.to_numpy())
+        elif pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
+            columns[str(name)] = jnp.asarray(column.to_numpy())
+    return columns
+
+
+def distinct_pairs(corpus: Corpus) -> Pairs:
+    """One entry for each term of each document, with its count."""
+    counts = corpus.counts
+    document = np.repeat(np.arange(corpus.num_documents, dtype=np.int32), np.diff(counts.indptr))
+    return Pairs(
+        jnp.asarray(document),
+        jnp.asarray(counts.indices.astype(np.int32)),
+        jnp.asarray(counts.data.astype(np.float32)),
+    )
+
+
+def token_blocks(corpus: Corpus, shards: int = 1, width: int = WIDTH) -> Blocks:
+    """Blocks of documents of like length, dealt to shards in turn so that all have about equal work."""
+    lengths = corpus.lengths
+    width = min(width, 2 ** int(np.ceil(np.log2(max(corpus.num_documents / shards, 1)))))
+    num_blocks = -(-corpus.num_documents // (width * shards))
+    order = np.full(num_blocks * shards * width, -1)
+    order[: corpus.num_documents] = np.argsort(-lengths, kind="stable")
+    rows = order.reshape(num_blocks, shards, width).swapaxes(0, 1)
+    inside = rows >= 0
+    in_lane = np.where(inside, lengths[rows], 0)
+    depth = in_lane.max(2)
+    start = np.cumsum(depth, 1) - depth
+
+    _, term = corpus.tokens()
+    terms = np.zeros((shards, depth.sum(1).max(), width), np.int32)
+    shard, block, lane = np.nonzero(inside)
+    repeats = in_lane[shard, block, lane]
+    position = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+    first = (np.cumsum(lengths) - lengths)[rows[shard, block, lane]]
+    terms[
+        np.repeat(shard, repeats), np.repeat(start[shard, block], repeats) + position, np.repeat(lane, repeats)
+    ] = term[np.repeat(first, repeats) + position]
+
+    lane_of = np.zeros(corpus.num_documents)
+    lane_of[rows[inside]] = np.flatnonzero(inside)
+    arrays = terms, start, depth, np.where(inside, rows, 0), in_lane, lane_of
+    return Blocks(*(jnp.asarray(array, jnp.int32) for array in arrays))

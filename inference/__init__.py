@@ -1,0 +1,4 @@
+"""Engines: each takes any story and returns a Fit."""
+
+if not __name__.startswith("topiczoo."):
+    raise ImportError(f"Import topiczoo.{__name__}; plain {__name__} would be a second copy of it.")

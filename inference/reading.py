@@ -1,0 +1,334 @@
+"""Reading a story: which sites it has, what each depends on, and how it uses zbar.
+
+An engine never knows which model it runs. It learns what it needs by running the story on two or three documents:
+with two different numbers of documents to see which axes are documents, and through NumPyro's provenance tracking to
+see which density reads which site.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from numpyro import handlers
+from numpyro.infer.initialization import init_to_uniform
+from numpyro.ops.provenance import eval_provenance
+from numpyro.primitives import Messenger
+
+from topiczoo.corpora import Corpus
+from topiczoo.corpora.layouts import Documents, documents
+from topiczoo.models.vocabulary import Zbar
+
+ZBAR, THETA, BETA = "~zbar", "~theta", "~beta"  # names no site can have
+Values = Mapping[str, Any]
+
+
+class Story:
+    """A story with its keyword arguments bound: ``story(documents, y)``. Missing responses (NaN) are masked."""
+
+    def __init__(self, function: Callable, arguments: Mapping[str, Any]) -> None:
+        self.function = function
+        self.arguments = dict(arguments)
+        self.name = getattr(function, "__name__", type(function).__name__)
+        parameters = inspect.signature(function).parameters
+        open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        known = [name for name in parameters if name not in ("corpus", "y")][0 if "corpus" in parameters else 1 :]
+        for name in arguments:
+            if name not in known and not open_ended:
+                raise TypeError(f"{name!r} is no argument of the story {self.name!r}; it takes {', '.join(known)}.")
+        topics = arguments.get("num_topics")
+        if topics is not None and not (isinstance(topics, int | np.integer) and topics >= 1):
+            raise ValueError(f"num_topics is {topics!r}; give a whole number of at least 1.")
+        self.takes_y = "y" in parameters
+
+    def __call__(self, corpus: Any, y: Any = None) -> None:
+        with _Unlabelled():
+            if self.takes_y:
+                self.function(corpus, y, **self.arguments)
+            else:
+                self.function(corpus, **self.arguments)
+
+
+class _Unlabelled(Messenger):
+    """Observed values that are NaN count as not observed: their density is masked."""
+
+    def process_message(self, msg: dict) -> None:
+        if msg["type"] != "sample" or not msg["is_observed"] or not hasattr(msg["value"], "dtype"):
+            return
+        value, fn = jnp.asarray(msg["value"]), msg["fn"]
+        if not jnp.issubdtype(value.dtype, jnp.floating) or isinstance(fn, dist.Unit):
+            return
+        labelled = ~jnp.isnan(value)
+        labelled = labelled.all(axis=tuple(range(-fn.event_dim, 0))) if fn.event_dim else labelled
+        if fn.support is not None and fn.support.is_discrete:
+            value = jnp.where(jnp.isnan(value), 0, value).astype(jnp.int32)
+        msg["value"], msg["fn"] = value, fn.mask(labelled)
+
+
+class Answer(Messenger):
+    """Answers ``draw_words`` with a zbar that is given, and remembers what the story asked of it.
+
+    Parameters
+    ----------
+    zbar
+        [documents, topics], or a function of theta that makes one.
+    predictors
+        What ``zbar @ eta`` shall be, in the order in which the story asks; by default the product itself.
+    """
+
+    def __init__(self, zbar: Any = None, predictors: Sequence[jax.Array] | None = None) -> None:
+        super().__init__(None)
+        self.zbar, self.predictors = zbar, predictors
+        self.calls = 0
+        self.theta: Any = None
+        self.beta: Any = None
+        self.coefficients: list[jax.Array] = []
+        self.linear = True
+
+    def process_message(self, msg: dict) -> None:
+        if msg["type"] != "draw_words":
+            return
+        self.calls += 1
+        _, self.theta, self.beta = msg["args"]
+        if callable(self.zbar):
+            self.zbar = self.zbar(self.theta)
+        msg["value"] = Zbar(self._predictor, self._array)
+
+    def _predictor(self, eta: jax.Array) -> jax.Array:
+        self.coefficients.append(eta)
+        if self.predictors is None:
+            return self.zbar @ eta
+        return self.predictors[len(self.coefficients) - 1]
+
+    def _array(self) -> jax.Array:
+        self.linear = False
+        return self.zbar
+
+
+def run(
+    story: Callable, corpus: Any, y: Any, values: Values, answer: Messenger | None = None, key: Any = None
+) -> dict:
+    """Trace the story with the given values, hidden from whatever handlers are active around it.
+
+    Sites that have no value are drawn with ``key``; without a key they get a feasible value, which is cheaper.
+    """
+    drawn = key is not None
+
+    def value(site: dict) -> Any:
+        if site["name"] in values:
+            return values[site["name"]]
+        return None if drawn or site["type"] != "sample" or site["is_observed"] else init_to_uniform(site, radius=1.0)
+
+    seeded = handlers.seed(rng_seed=key if drawn else jax.random.key(0))
+    with handlers.block(), handlers.trace() as trace, handlers.substitute(substitute_fn=value), seeded:
+        with answer or Messenger():
+            story(corpus, y)
+    return trace
+
+
+def log_prob(site: dict) -> jax.Array:
+    """The site's log-density, unsummed."""
+    value = site["fn"].log_prob(site["value"])
+    return value if site["scale"] is None else value * site["scale"]
+
+
+@dataclass(frozen=True)
+class Site:
+    """A latent site of a story."""
+
+    name: str
+    fn: Any  # its distribution on the reading's few documents
+    shape: tuple[int, ...]
+    document_axis: int | None  # which axis is documents, if one is
+
+    @property
+    def prior(self) -> Any:
+        """The distribution without the shells NumPyro puts around it."""
+        fn = self.fn
+        while isinstance(fn, dist.ExpandedDistribution | dist.Independent | dist.MaskedDistribution):
+            fn = fn.base_dist
+        return fn
+
+    @property
+    def discrete(self) -> bool:
+        return self.fn.support.is_discrete
+
+
+class Reading:
+    """What an engine knows of a story. ``values`` below are of the latent sites, on the corpus or on a slice of it."""
+
+    def __init__(self, story: Story, corpus: Corpus, y: Any = None) -> None:
+        self.story = story
+        self.corpus, self.y = corpus, y
+        rows = np.resize(self._typical_rows(), 3)
+        self._slices = {n: self._slice(rows[:n]) for n in (2, 3)}
+        self.few_documents, self.few_y = self._slices[3]
+        first, second = self._look(2), self._look(3)
+        self.latent = {
+            name: Site(name, site["fn"], shape, _changed_axis(first[name][1], shape))
+            for name, (site, shape, _) in second.items() if not site["is_observed"]
+        }  # fmt: skip
+        self.observed = tuple(name for name, (site, _, _) in second.items() if site["is_observed"])
+        self._density_axis = {name: _changed_axis(first[name][2], shape) for name, (_, _, shape) in second.items()}
+        self.few_values = self._few_values()
+        self.parents = self._parents()
+        self._refuse_absent_response()
+
+    def _typical_rows(self) -> np.ndarray:
+        """A few documents, labelled ones first."""
+        if self.y is None:
+            return np.arange(min(3, len(self.corpus)))
+        leaves = [np.asarray(leaf).reshape(len(self.corpus), -1) for leaf in jax.tree.leaves(self.y)]
+        missing = np.any([np.isnan(leaf.astype(float)).any(1) for leaf in leaves], axis=0)
+        return np.argsort(missing, kind="stable")[:3]
+
+    def _slice(self, rows: np.ndarray) -> tuple[Documents, Any]:
+        return documents(self.corpus[rows], pairs=True), jax.tree.map(lambda leaf: jnp.asarray(leaf)[rows], self.y)
+
+    def _look(self, n: int) -> dict[str, tuple[dict, tuple, tuple]]:
+        """Run the story abstractly on n documents: each sample site, its value's shape and its density's shape."""
+        answer, seen = Answer(zbar=lambda theta: theta), {}
+
+        def look() -> None:
+            trace = run(self.story, *self._slices[n], {}, answer)
+            sites = [site for site in trace.values() if site["type"] == "sample"]
+            for site in sites:
+                value_shape = () if isinstance(site["value"], tuple) else jnp.shape(site["value"])
+                seen[site["name"]] = site, value_shape, jnp.shape(log_prob(site))
+            # theta and beta are sites when the very arrays given to draw_words are their values
+            self.theta = next((site["name"] for site in sites if site["value"] is answer.theta), None)
+            self.beta = next((site["name"] for site in sites if site["value"] is answer.beta), None)
+            self.deterministic = tuple(name for name, site in trace.items() if site["type"] == "deterministic")
+
+        try:
+            jax.eval_shape(look)
+        except Exception as error:
+            raise ValueError(
+                f"The story {self.story.name!r} does not run on a slice of {n} documents ({error}); numbers that belong "
+                "to documents must come in y or in corpus.covariates."
+            ) from error
+        if answer.calls > 1:
+            raise ValueError(f"The story {self.story.name!r} calls draw_words {answer.calls} times; call it once.")
+        self.has_words = answer.calls == 1
+        self.linear = answer.linear
+        self.num_topics = answer.theta.shape[-1] if self.has_words else None
+        self.predictor_shapes = tuple(eta.shape[1:] for eta in answer.coefficients)
+        return seen
+
+    def _few_values(self) -> dict[str, jax.Array]:
+        """Some feasible value of every latent site on the few documents."""
+
+        @jax.jit
+        def draw(few: Any) -> dict[str, jax.Array]:
+            trace = run(self.story, *few, {}, Answer(zbar=lambda theta: theta))
+            return {name: jnp.asarray(trace[name]["value"]) for name in self.latent}
+
+        return draw(self._slices[3])
+
+    def _parents(self) -> dict[str, frozenset[str]]:
+        """For each site the latent sites its density reads, itself included; ZBAR stands for the words' topics."""
+
+        def densities(**values: jax.Array) -> dict[str, Any]:
+            zbar = values.pop(ZBAR, None)
+            answer = Answer(zbar)
+            trace = run(self.story, *self._slices[3], values, answer)
+            out = {name: log_prob(site) for name, site in trace.items() if site["type"] == "sample"}
+            out.update({name: site["value"] for name, site in trace.items() if site["type"] == "deterministic"})
+            if answer.calls:
+                out[THETA], out[BETA] = answer.theta, answer.beta
+            return out
+
+        values = dict(self.few_values)
+        if self.has_words:
+            values[ZBAR] = jnp.full((3, self.num_topics), 1.0 / self.num_topics)
+        return eval_provenance(densities, **values)
+
+    def _refuse_absent_response(self) -> None:
+        for name in self.below:
+            if name in self.latent and self.children([name]) == {name}:
+                raise ValueError(
+                    f"y is missing: nothing is observed at or below the site {name!r} of the story {self.story.name!r}; "
+                    "pass y, with NaN for unlabelled documents."
+                )
+
+    @cached_property
+    def below(self) -> tuple[str, ...]:
+        """Sites whose density reads zbar."""
+        return tuple(name for name, read in self.parents.items() if ZBAR in read and name in self._density_axis)
+
+    def children(self, sites: Sequence[str]) -> set[str]:
+        """Sites whose density reads any of the given ones."""
+        return {name for name, read in self.parents.items() if read & set(sites) and name in self._density_axis}
+
+    def drives_words(self, sites: Sequence[str]) -> bool:
+        """Whether theta or beta, as given to draw_words, depend on these sites."""
+        return self.has_words and bool((self.parents[THETA] | self.parents[BETA]) & set(sites))
+
+    def take(self, values: Values, rows: Any) -> dict[str, Any]:
+        """The values that belong to some documents; sites without documents as they are."""
+        return {
+            name: value if (axis := self.latent[name].document_axis) is None else jnp.take(value, rows, axis=axis)
+            for name, value in values.items() if name in self.latent
+        }  # fmt: skip
+
+    def document_terms(self, sites: Sequence[str], corpus: Any, y: Any, values: Values, answer: Answer) -> jax.Array:
+        """The log-densities of some sites, summed for each document, [documents]."""
+        trace = run(self.story, corpus, y, values, answer)
+        total = jnp.zeros(corpus.num_documents)
+        for name in sites:
+            axis = self._density_axis[name]
+            if axis is None:
+                raise ValueError(
+                    f"The site {name!r} of the story {self.story.name!r} links documents: it reads zbar but has no axis "
+                    "of documents, so topics cannot be drawn for documents side by side; give each document its own term."
+                )
+            terms = jnp.moveaxis(log_prob(trace[name]), axis, -1)
+            total = total + terms.sum(tuple(range(terms.ndim - 1)))
+        return total
+
+    def refuse_linked_documents(self) -> None:
+        """Topics are drawn for all documents at once: one document's topics must not enter another's terms."""
+        if not self.below:
+            return
+        corpus, y = self.few_documents, self.few_y
+        zbar = jnp.asarray(np.random.default_rng(0).dirichlet(np.ones(self.num_topics), 3), jnp.float32)
+
+        def terms(rows: Sequence[int], zbar: jax.Array) -> np.ndarray:
+            rows = np.asarray(rows)
+            few = jax.tree.map(lambda leaf: leaf[rows], y)
+            values = self.take(self.few_values, rows)
+            evaluate = jax.jit(lambda zbar: self.document_terms(self.below, corpus.take(rows), few, values, Answer(zbar)))
+            return np.asarray(evaluate(zbar[rows]))
+
+        whole = terms([0, 1, 2], zbar)
+        moved = terms([0, 1, 2], zbar.at[2].set(jnp.roll(zbar[2], 1)))
+        if not (np.allclose(whole[:2], terms([0, 1], zbar), rtol=1e-4) and np.allclose(whole[:2], moved[:2], rtol=1e-4)):
+            raise ValueError(
+                f"The story {self.story.name!r} links documents: another document's topics change a document's terms at "
+                f"{', '.join(map(repr, self.below))}, so topics cannot be drawn for documents side by side; "
+                "do not centre or rank the predictor within the story."
+            )
+
+
+def _changed_axis(small: tuple[int, ...], large: tuple[int, ...]) -> int | None:
+    """The axis, counted from the end, along which two shapes differ."""
+    changed = [axis for axis in range(-len(large), 0) if small[axis] != large[axis]]
+    return changed[0] if changed else None
+
+
+def read(function: Callable, corpus: Corpus, y: Any, arguments: Mapping[str, Any]) -> Reading:
+    """Check what the user gave and read the story."""
+    from .border import check_corpus, check_response, check_support
+
+    story = Story(function, arguments)
+    check_corpus(corpus)
+    reading = Reading(story, corpus, check_response(story, corpus, y))
+    check_support(reading)
+    return reading

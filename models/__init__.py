@@ -1,0 +1,11 @@
+"""The stories, one file each, and the vocabulary they are written in."""
+
+if not __name__.startswith("topiczoo."):
+    raise ImportError(f"Import topiczoo.{__name__}; plain {__name__} would be a second copy of it.")
+
+from .latent_dirichlet import lda
+from .categorical_mixture import mixture
+from .supervised import slda
+from .vocabulary import draw_bags, draw_words
+
+__all__ = ["draw_bags", "draw_words", "lda", "mixture", "slda"]

@@ -1,0 +1,24 @@
+"""What every test needs: JAX on two CPU devices, compiled programs kept, no second copy of a module."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# Set before jax is first imported; subprocesses and notebook kernels inherit it.
+# Two devices: enough for chains in parallel and for sharded documents, and the same on every machine.
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_copy_of_each_module():
+    """The folder models is topiczoo.models: imported under its plain name it would be a second copy."""
+    yield
+    copies = {"corpora", "diagnostics", "inference", "models"} & sys.modules.keys()
+    assert not copies, f"imported under their plain names: {sorted(copies)}"

@@ -1,0 +1,114 @@
+"""The installed package: its names, what importing it costs and needs, and that nothing is left out of it."""
+
+import importlib
+import importlib.metadata
+import os
+import subprocess
+import sys
+import tomllib
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+SUBPACKAGES = ["corpora", "diagnostics", "inference", "models"]
+PACKAGE_FOLDERS = {
+    name: ROOT / folder for name, folder in PYPROJECT["tool"]["setuptools"]["package-dir"].items()
+}
+
+
+def python(code, cwd, **environment):
+    """Run code in a fresh interpreter; a variable given as None is removed from its environment."""
+    env = {k: v for k, v in {**os.environ, **environment}.items() if v is not None}
+    return subprocess.run([sys.executable, "-c", code], cwd=cwd, env=env, capture_output=True, text=True)
+
+
+def output_of(code, cwd, **environment):
+    done = python(code, cwd, **environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("name", SUBPACKAGES)
+def test_subpackages_import_from_anywhere(name, tmp_path):
+    file = output_of(f"from topiczoo import {name}; print({name}.__name__, {name}.__file__)", tmp_path)
+    assert file == f"topiczoo.{name} {ROOT / name / '__init__.py'}"
+
+
+def test_all_lists_what_there_is():
+    import topiczoo
+
+    for name in topiczoo.__all__:
+        getattr(topiczoo, name)
+    assert set(topiczoo.__all__) <= set(dir(topiczoo))
+    assert set(SUBPACKAGES) <= set(topiczoo.__all__)
+    with pytest.raises(AttributeError, match="no_such_name"):
+        topiczoo.no_such_name  # noqa: B018
+
+
+@pytest.mark.parametrize("name", SUBPACKAGES)
+def test_plain_names_are_refused_at_the_root(name):
+    done = python(f"import {name}", ROOT)
+    assert done.returncode != 0
+    last_line = done.stderr.strip().splitlines()[-1]
+    assert last_line.startswith("ImportError") and f"topiczoo.{name}" in last_line
+
+
+def test_import_is_fast(tmp_path):
+    code = "import time; t = time.perf_counter(); import topiczoo; print(time.perf_counter() - t)"
+    code += "; import sys; print('jax' in sys.modules)"
+    seconds, jax_imported = output_of(code, tmp_path).split()
+    assert jax_imported == "False"
+    # It should take under 2 s with nothing in the disk's cache; twice that, as shared machines stall.
+    assert float(seconds) < 4
+
+
+@pytest.mark.parametrize("name", ["corpora", "inference", "models"])
+def test_no_plots_needed(name, tmp_path):
+    # None in sys.modules makes an import fail as if the package were not installed.
+    packages = ["arviz", "arviz_base", "arviz_stats", "arviz_plots", "matplotlib"]
+    output_of(f"import sys; sys.modules.update(dict.fromkeys({packages})); import topiczoo.{name}", tmp_path)
+
+
+DEVICES = "import topiczoo, jax; print(jax.local_device_count('cpu'))"
+
+
+def test_one_host_device_per_core(tmp_path):
+    assert output_of(DEVICES, tmp_path, XLA_FLAGS=None, JAX_NUM_CPU_DEVICES=None) == str(os.cpu_count())
+    other = "--xla_cpu_enable_fast_math=false"
+    assert output_of(DEVICES, tmp_path, XLA_FLAGS=other, JAX_NUM_CPU_DEVICES=None) == str(os.cpu_count())
+
+
+def test_the_users_number_of_host_devices_stands(tmp_path):
+    flags = "--xla_force_host_platform_device_count=3"
+    assert output_of(DEVICES, tmp_path, XLA_FLAGS=flags, JAX_NUM_CPU_DEVICES=None) == "3"
+    assert output_of(DEVICES, tmp_path, XLA_FLAGS=None, JAX_NUM_CPU_DEVICES="3") == "3"
+
+
+def test_version_is_the_projects():
+    import topiczoo
+
+    # Another version here means the package was installed before the number changed: pip install -e . again.
+    assert topiczoo.__version__ == importlib.metadata.version("topiczoo") == PYPROJECT["project"]["version"]
+
+
+def test_command_is_there():
+    (command,) = importlib.metadata.entry_points(group="console_scripts", name="topiczoo")
+    assert callable(command.load())
+
+
+def test_every_folder_of_code_is_listed():
+    """Packages are listed by hand: a new folder of modules would work here and be missing from a wheel."""
+    listed = set(PACKAGE_FOLDERS.values())
+    assert set(PACKAGE_FOLDERS) == set(PYPROJECT["tool"]["setuptools"]["packages"])
+    assert {file.parent for folder in listed for file in folder.rglob("*.py")} == listed
+
+
+def test_every_data_file_is_listed():
+    listed = PYPROJECT["tool"]["setuptools"].get("package-data", {})
+    patterns = [pattern for group in listed.values() for pattern in group]
+    files = [file for folder in PACKAGE_FOLDERS.values() for file in folder.rglob("*") if file.is_file()]
+    data = [file for file in files if file.suffix not in {".py", ".pyc"}]
+    assert [str(file) for file in data if not any(fnmatch(file.name, pattern) for pattern in patterns)] == []
