@@ -56,4 +56,4 @@ tutorials: $(VENV)/.stamp-test
 
 clean:
 	rm -rf .cache .pytest_cache .mypy_cache .ruff_cache build dist *.egg-info
-	find topiczoo $(FOLDERS) tests tutorials benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find topiczoo $(FOLDERS) $(wildcard tests tutorials benchmarks) -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -25,6 +25,10 @@ class Pairs(NamedTuple):
     term: jax.Array  # [P]
     count: jax.Array  # [P] float32
 
+    # To NumPyro, which checks values against plates, the whole is one value outside all plates.
+    ndim = property(lambda self: 0)
+    shape = property(lambda self: ())
+
 
 class Blocks(NamedTuple):
     """Documents sorted by length, side by side in blocks of equal width; each block as deep as its longest.
@@ -34,7 +38,7 @@ class Blocks(NamedTuple):
     all blocks whatever their depth; padding stays small because neighbours are alike.
     """
 
-    terms: jax.Array  # [shards, places, width] int32
+    terms: jax.Array  # [shards, places, width] int32; num_terms where there is no token
     start: jax.Array  # [shards, blocks] first place of a block
     depth: jax.Array  # [shards, blocks] number of its places
     rows: jax.Array  # [shards, blocks, width] document of a lane (0 where there is none)
@@ -134,7 +138,7 @@ def token_blocks(corpus: Corpus, shards: int = 1, width: int = WIDTH) -> Blocks:
     start = np.cumsum(depth, 1) - depth
 
     _, term = corpus.tokens()
-    terms = np.zeros((shards, depth.sum(1).max(), width), np.int32)
+    terms = np.full((shards, depth.sum(1).max(), width), corpus.num_terms, np.int32)
     shard, block, lane = np.nonzero(inside)
     repeats = in_lane[shard, block, lane]
     position = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)

@@ -151,10 +151,7 @@ class Site:
     @property
     def prior(self) -> Any:
         """The distribution without the shells NumPyro puts around it."""
-        fn = self.fn
-        while isinstance(fn, dist.ExpandedDistribution | dist.Independent | dist.MaskedDistribution):
-            fn = fn.base_dist
-        return fn
+        return unwrapped(self.fn)
 
     @property
     def discrete(self) -> bool:
@@ -168,6 +165,7 @@ class Reading:
         self.story = story
         self.corpus, self.y = corpus, y
         rows = np.resize(self._typical_rows(), 3)
+        self.few_corpus = corpus[rows]
         self._slices = {n: self._slice(rows[:n]) for n in (2, 3)}
         self.few_documents, self.few_y = self._slices[3]
         first, second = self._look(2), self._look(3)
@@ -177,6 +175,7 @@ class Reading:
         }  # fmt: skip
         self.observed = tuple(name for name, (site, _, _) in second.items() if site["is_observed"])
         self._density_axis = {name: _changed_axis(first[name][2], shape) for name, (_, _, shape) in second.items()}
+        self._families = {name: _family(site["fn"]) for name, (site, _, _) in second.items()}
         self.few_values = self._few_values()
         self.parents = self._parents()
         self._refuse_absent_response()
@@ -263,6 +262,10 @@ class Reading:
         """Sites whose density reads zbar."""
         return tuple(name for name, read in self.parents.items() if ZBAR in read and name in self._density_axis)
 
+    def family(self, name: str) -> type:
+        """The class of a site's distribution, without NumPyro's shells."""
+        return self._families[name]
+
     def children(self, sites: Sequence[str]) -> set[str]:
         """Sites whose density reads any of the given ones."""
         return {name for name, read in self.parents.items() if read & set(sites) and name in self._density_axis}
@@ -315,6 +318,17 @@ class Reading:
                 f"{', '.join(map(repr, self.below))}, so topics cannot be drawn for documents side by side; "
                 "do not centre or rank the predictor within the story."
             )
+
+
+def unwrapped(fn: Any) -> Any:
+    """A distribution without the shells that plates, events and masks put around it."""
+    while isinstance(fn, dist.ExpandedDistribution | dist.Independent | dist.MaskedDistribution):
+        fn = fn.base_dist
+    return fn
+
+
+def _family(fn: Any) -> type:
+    return type(unwrapped(fn))
 
 
 def _changed_axis(small: tuple[int, ...], large: tuple[int, ...]) -> int | None:

@@ -1,0 +1,239 @@
+"""Variational EM for words with one normal response: y_d ~ N(eta . zbar_d + offset_d, scale_d^2).
+
+Blei & McAuliffe (2007), equations 4-11. The response ties the words of a document together, so phi is updated token
+by token in sequence (documents side by side), and distinct occurrences of a term have distinct phi.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import digamma, gammaln
+
+from topiczoo.corpora.layouts import Blocks, token_blocks
+
+from .expectations import Marginals, Settings, expected_log, fit_alpha, refuse
+from .expectations_words import read_words
+from .expectations_response import NormalResponse
+from .reading import Reading
+
+
+class Tilt(NamedTuple):
+    """The response as the E-step sees it; precision 0 means unlabelled."""
+
+    eta: jax.Array  # [K]
+    target: jax.Array  # [D] y less the offset
+    precision: jax.Array  # [D] 1 / scale^2
+
+
+def expected_response(
+    tilt: Tilt, target: jax.Array, precision: jax.Array, length: jax.Array, total: jax.Array, squares: jax.Array
+) -> jax.Array:
+    """E[log p(y | zbar)], equations 4 and 5, for documents side by side.
+
+    ``total`` is sum_n phi_n and ``squares`` sum_n (eta . phi_n)^2. Written with mean and variance of eta . zbar, which
+    loses no digits: E[(y - eta . zbar)^2] = (y - eta . phibar)^2 + sum_n Var(eta_{z_n}) / N^2.
+    """
+    mean = total @ tilt.eta / length
+    variance = jnp.maximum(total @ tilt.eta**2 - squares, 0.0) / length**2
+    density = 0.5 * jnp.log(precision / (2 * jnp.pi)) - 0.5 * precision * ((target - mean) ** 2 + variance)
+    return jnp.where(precision > 0, density, 0.0)
+
+
+@partial(jax.jit, donate_argnums=0, static_argnames="e_iterations")
+def settle_tokens(
+    phi: jax.Array,
+    blocks: Blocks,
+    log_beta: jax.Array,
+    alpha: jax.Array,
+    tokens: jax.Array,
+    tilt: Tilt,
+    *,
+    e_tolerance: float,
+    e_iterations: int,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The E-step: phi [places, width, K], its sums over each document [D, K], and each document's bound [D].
+
+    ``log_beta`` is [V, K], ``alpha`` [D, K], ``tokens`` the sums of the phi to start from. gamma is alpha plus these
+    sums throughout (equation 6). A block of documents is swept until every one's bound rises by less than
+    ``e_tolerance`` of itself; those that do rest meanwhile.
+    """
+    eta, terms = tilt.eta, blocks.terms[0]
+
+    def block(b: jax.Array, carry: tuple) -> tuple:
+        phi, totals, bounds = carry
+        rows, lengths, first = blocks.rows[0, b], blocks.lengths[0, b], blocks.start[0, b]
+        prior, target, precision = alpha[rows], tilt.target[rows], tilt.precision[rows]
+        length = jnp.maximum(lengths, 1).astype(jnp.float32)
+        constant = gammaln(prior.sum(-1)) - gammaln(prior).sum(-1)
+
+        def sweep(state: tuple) -> tuple:
+            i, phi, total, bound, moving = state
+            gamma = prior + total
+            e_log_theta = digamma(gamma) - digamma(gamma.sum(-1, keepdims=True))
+
+            def token(n: jax.Array, carry: tuple) -> tuple:
+                phi, predictor, total, words, squares = carry
+                old, log_beta_w = phi[first + n], log_beta[terms[first + n]]
+                others = predictor - (old * eta).sum(-1)  # eta . phi_{-n}
+                # (7), phi_{-n} taken as the other tokens stand now
+                response = (
+                    ((precision / length) * (target - others / length))[:, None] * eta
+                    - (precision / (2 * length**2))[:, None] * eta**2
+                )  # fmt: skip
+                log_phi = jax.nn.log_softmax(e_log_theta + log_beta_w + response)
+                update = ((n < lengths) & moving)[:, None]
+                new = jnp.where(update, jnp.exp(log_phi), old)
+                product = (new * eta).sum(-1)
+                words += (new * (log_beta_w - log_phi)).sum(-1)  # E[log p(w_n | z_n)] + H(q(z_n))
+                return phi.at[first + n].set(new), others + product, total + new, words, squares + product**2
+
+            nothing = jnp.zeros_like(length)
+            carry = phi, total @ eta, jnp.zeros_like(total), nothing, nothing
+            phi, _, fresh, words, squares = jax.lax.fori_loop(0, blocks.depth[0, b], token, carry)
+            # (2) at gamma = alpha + sum phi, where E[log p(theta)] + E[log p(z)] - E[log q(theta)] is a ratio of
+            # normalisers
+            gamma = prior + fresh
+            new = words + gammaln(gamma).sum(-1) - gammaln(gamma.sum(-1)) + constant
+            new += expected_response(tilt, target, precision, length, fresh, squares)
+            total = jnp.where(moving[:, None], fresh, total)
+            new = jnp.where(moving, new, bound)
+            return i + 1, phi, total, new, moving & (jnp.abs(new - bound) > e_tolerance * jnp.abs(new))
+
+        state = 0, phi, tokens[rows], jnp.full(length.shape, -jnp.inf), lengths > 0
+        state = jax.lax.while_loop(lambda state: (state[0] < e_iterations) & state[4].any(), sweep, state)
+        _, phi, total, bound, _ = state
+        return phi, totals.at[b].set(total), bounds.at[b].set(bound)
+
+    shape = blocks.rows.shape[1:]
+    carry = phi, jnp.zeros((*shape, len(eta))), jnp.zeros(shape)
+    phi, totals, bounds = jax.lax.fori_loop(0, shape[0], block, carry)
+    return phi, totals.reshape(-1, len(eta))[blocks.lane], bounds.reshape(-1)[blocks.lane]
+
+
+@jax.jit
+def second_moments(phi: jax.Array, blocks: Blocks, weight: jax.Array) -> jax.Array:
+    """sum_d weight_d sum_n phi_dn phi_dn' [K, K]: what equation 5 needs beyond the documents' sums."""
+
+    def block(b: jax.Array, total: jax.Array) -> jax.Array:
+        in_lane = weight[blocks.rows[0, b]][:, None]
+
+        def place(n: jax.Array, total: jax.Array) -> jax.Array:
+            here = phi[blocks.start[0, b] + n]
+            return total + (in_lane * here).T @ here
+
+        return jax.lax.fori_loop(0, blocks.depth[0, b], place, total)
+
+    return jax.lax.fori_loop(0, blocks.rows.shape[1], block, jnp.zeros((phi.shape[-1],) * 2))
+
+
+@jax.jit
+def squared_products(phi: jax.Array, blocks: Blocks, eta: jax.Array) -> jax.Array:
+    """sum_n (eta . phi_dn)^2 of each document, [D]."""
+
+    def block(b: jax.Array, totals: jax.Array) -> jax.Array:
+        def place(n: jax.Array, total: jax.Array) -> jax.Array:
+            return total + (phi[blocks.start[0, b] + n] * eta).sum(-1) ** 2
+
+        total = jax.lax.fori_loop(0, blocks.depth[0, b], place, jnp.zeros(totals.shape[1]))
+        return totals.at[b].set(total)
+
+    totals = jax.lax.fori_loop(0, blocks.rows.shape[1], block, jnp.zeros(blocks.rows.shape[1:]))
+    return totals.reshape(-1)[blocks.lane]
+
+
+@partial(jax.jit, static_argnames="num_terms")
+def expected_counts(phi: jax.Array, blocks: Blocks, num_terms: int) -> jax.Array:
+    """The sums of equation 8, [V, K]."""
+    num_topics = phi.shape[-1]
+    return jnp.zeros((num_terms, num_topics)).at[blocks.terms[0].reshape(-1)].add(phi.reshape(-1, num_topics))
+
+
+class NormalState(NamedTuple):
+    """What one turn of EM hands to the next. An E-step that is not fresh writes its phi over the last one."""
+
+    topics: np.ndarray  # [K, V], see DirichletSite
+    alpha: np.ndarray  # [K] or [D, K]
+    eta: np.ndarray  # [K]
+    spread: float  # value of the site behind the scale
+    phi: jax.Array  # [places, width, K]
+    tokens: jax.Array  # [D, K] sums of phi
+    bound: np.ndarray  # [D]
+
+
+class NormalWords:
+    """Stories of a Dirichlet theta for each document, Dirichlet topics, and one normal response linear in zbar."""
+
+    def __init__(self, reading: Reading, settings: Settings) -> None:
+        self.reading, self.settings = reading, settings
+        self.theta, self.topics, self.alpha = read_words(reading, settings)
+        self.response = NormalResponse(reading, settings.point)
+        known = {self.theta, self.topics.name, *self.response.sites}
+        if extra := sorted((set(reading.latent) | set(reading.observed)) - known):
+            refuse(reading, extra[0], "it is neither part of the words nor of their normal response")
+        self.num_topics, self.num_terms = self.topics.prior.shape
+        self.blocks = token_blocks(reading.corpus)
+        self.lengths = reading.corpus.lengths.astype(np.float64)
+
+    def start(self, rng: np.random.Generator) -> NormalState:
+        """Section 3 of the paper: eta on a grid, sigma^2 the sample variance, topics uniform (plus noise)."""
+        nothing = jnp.zeros(0)
+        return NormalState(
+            self.topics.start(rng), self.alpha, np.linspace(-1, 1, self.num_topics), self.response.first_spread(),
+            nothing, nothing, np.zeros(0),
+        )  # fmt: skip
+
+    def expect(self, state: NormalState, fresh: bool) -> NormalState:
+        log_beta = jnp.asarray(self.topics.log_mean(state.topics).T, jnp.float32)
+        phi, tokens = self._uniform() if fresh else (state.phi, state.tokens)
+        alpha = jnp.broadcast_to(jnp.asarray(state.alpha, jnp.float32), tokens.shape)
+        numbers = state.eta, self.response.target, self.response.precision(state.spread)
+        tilt = Tilt(*(jnp.asarray(number, jnp.float32) for number in numbers))
+        phi, tokens, bound = settle_tokens(
+            phi, self.blocks, log_beta, alpha, tokens, tilt,
+            e_tolerance=self.settings.e_tolerance, e_iterations=self.settings.e_iterations,
+        )  # fmt: skip
+        return state._replace(phi=phi, tokens=tokens, bound=np.asarray(bound, np.float64))
+
+    def _uniform(self) -> tuple[jax.Array, jax.Array]:
+        """phi of 1/K for every token, and its sums."""
+        depth, lengths = np.asarray(self.blocks.depth[0]), np.asarray(self.blocks.lengths[0])
+        position = np.arange(depth.sum()) - np.repeat(np.asarray(self.blocks.start[0]), depth)
+        inside = jnp.asarray(position[:, None] < np.repeat(lengths, depth, axis=0))[..., None]
+        share = jnp.full(self.num_topics, 1 / self.num_topics)
+        return jnp.where(inside, share, 0.0), jnp.asarray(self.lengths, jnp.float32)[:, None] * share
+
+    def maximise(self, state: NormalState) -> NormalState:
+        tokens, alpha = np.asarray(state.tokens, np.float64), state.alpha
+        if self.settings.estimate_alpha:
+            alpha = fit_alpha(alpha, expected_log(alpha + tokens))
+        counts = np.asarray(expected_counts(state.phi, self.blocks, self.num_terms), np.float64).T
+
+        # E[A'A] of (10), documents weighted by their precision: the sum of (5), which is
+        # (sum_n phi_n sum_n phi_n' - sum_n phi_n phi_n' + diag sum_n phi_n) / N^2
+        precision = self.response.precision(state.spread)
+        weight = precision / self.lengths**2
+        same = np.asarray(second_moments(state.phi, self.blocks, jnp.asarray(weight, jnp.float32)), np.float64)
+        gram = (tokens * weight[:, None]).T @ tokens - same + np.diag(weight @ tokens)
+        phibar = tokens / self.lengths[:, None]
+        eta = self.response.coefficients(gram, phibar.T @ (precision * self.response.target))
+
+        squares = np.asarray(squared_products(state.phi, self.blocks, jnp.asarray(eta, jnp.float32)), np.float64)
+        variance = np.maximum(tokens @ eta**2 - squares, 0.0) / self.lengths**2
+        residual = (self.response.target - phibar @ eta) ** 2 + variance
+        spread = self.response.spread_given(residual, state.spread)
+        return state._replace(topics=self.topics.update(counts), alpha=alpha, eta=eta, spread=spread)
+
+    def bound(self, state: NormalState) -> float:
+        prior = self.response.log_prior(state.eta, state.spread)
+        return float(state.bound.sum()) + self.topics.bound(state.topics) + prior
+
+    def marginals(self, state: NormalState) -> Marginals:
+        marginals = Marginals(dirichlet={self.theta: state.alpha + np.asarray(state.tokens)})
+        self.topics.put(state.topics, marginals)
+        marginals.point.update(self.response.points(state.eta, state.spread))
+        return marginals

@@ -1,0 +1,200 @@
+"""The document-parallel topic sweep: a new topic for every token, exactly, for a block of documents at a time.
+
+Given the topics beta, documents are independent. With theta integrated out (Magnusson et al. 2018, partially collapsed)
+
+    p(z_dn = k | z_-dn, w, y, beta)  is proportional to  beta_k,w  (n_dk^-dn + alpha_dk)  p(y_d | zbar_d with z_dn = k)
+
+so tokens of a document are visited in turn while the documents of a block move side by side. The last factor is read
+from the story: it is run once for each of the K candidates. Where theta cannot be integrated out, theta_dk stands in the
+place of (n_dk + alpha_dk). Arrays have documents in their last axis, for which XLA makes vector code.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec
+
+from topiczoo.corpora.layouts import Documents
+
+from .assignments import Assignments, count
+from .reading import Answer, Reading, run, unwrapped
+
+FLOOR = 1e-30  # a topic's probability of a term is never taken smaller: all topics at zero could not be drawn from
+
+
+class Weights(NamedTuple):
+    """What the sweep needs of the story at the current values of all other sites."""
+
+    term_topic: jax.Array  # beta transposed, [terms + 1, topics]; the last row is for places without a token
+    proportions: jax.Array  # alpha (theta integrated out) or theta, [documents or 1, topics]
+    coefficients: tuple[jax.Array, ...]  # the eta of each `zbar @ eta`, each [topics, ...]
+
+
+def read_weights(reading: Reading, corpus: Documents, y: Any, values: dict, collapsed: bool) -> Weights:
+    """Run the story once to see what it gives to draw_words and what it multiplies zbar with."""
+    answer = Answer(zbar=lambda theta: jnp.zeros_like(theta))
+    trace = run(reading.story, corpus, y, values, answer)
+    if collapsed:
+        proportions = jnp.atleast_2d(concentration(trace[reading.theta]["fn"]))
+    else:
+        proportions = answer.theta
+    term_topic = jnp.maximum(jnp.pad(answer.beta.T, ((0, 1), (0, 0))), FLOOR)
+    return Weights(term_topic, proportions, tuple(answer.coefficients))
+
+
+def concentration(fn: Any) -> jax.Array:
+    """alpha of a Dirichlet inside NumPyro's shells."""
+    return unwrapped(fn).concentration
+
+
+class Lanes(NamedTuple):
+    """A block of documents during the sweep."""
+
+    counts: jax.Array  # [topics, width]
+    predictors: tuple[jax.Array, ...]  # zbar @ eta without the current token, each [width, ...]
+
+
+class BlockSweep:
+    """One sweep over the tokens of a block of documents; conditioned on everything else."""
+
+    def __init__(
+        self, reading: Reading, collapsed: bool, supervised: bool, weights: Weights,
+        corpus: Documents, y: Any, values: dict, rows: jax.Array, lengths: jax.Array,
+    ) -> None:  # fmt: skip
+        self.reading, self.collapsed, self.supervised, self.weights = reading, collapsed, supervised, weights
+        self.lengths = lengths
+        self.tokens = jnp.maximum(lengths, 1).astype(jnp.float32)
+        proportions = weights.proportions
+        self.proportions = (proportions if proportions.shape[0] == 1 else proportions[rows]).T
+        if supervised:
+            self.corpus = corpus.take(rows)
+            self.y = jax.tree.map(lambda leaf: leaf[rows], y)
+            self.values = reading.take(values, rows)
+
+    def start(self, counts: jax.Array) -> Lanes:
+        predictors = [jnp.tensordot(counts.T / self.tokens[:, None], eta, 1) for eta in self.weights.coefficients]
+        return Lanes(counts, tuple(predictors) if self.supervised else ())
+
+    def move(self, lanes: Lanes, topic: jax.Array, step: jax.Array) -> Lanes:
+        """Put a token of each document into a topic (step 1) or take it out (step -1; 0 where there is no token)."""
+        counts = lanes.counts.at[topic, jnp.arange(topic.size)].add(step, mode="promise_in_bounds", unique_indices=True)
+        moved = [
+            _add(predictor, step / self.tokens, eta.at[topic].get(mode="promise_in_bounds"))
+            for predictor, eta in zip(lanes.predictors, self.weights.coefficients, strict=False)
+        ]
+        return Lanes(counts, tuple(moved))
+
+    def token_weights(self, lanes: Lanes, term: jax.Array) -> jax.Array:
+        """Unnormalised p(z = k | rest) of one token of each document, [topics, width]; the token itself taken out."""
+        beta = self.weights.term_topic.at[term].get(mode="promise_in_bounds").T
+        weight = beta * (lanes.counts + self.proportions if self.collapsed else self.proportions)
+        if not self.supervised:
+            return weight
+        log_response = self.response(lanes)
+        return weight * jnp.exp(log_response - log_response.max(0))
+
+    def response(self, lanes: Lanes) -> jax.Array:
+        """log p(everything below zbar | z = k) of each document, [topics, width], read from the story."""
+
+        def candidate(topic: jax.Array, *coefficients: jax.Array) -> jax.Array:
+            if self.reading.linear:
+                predictors = [
+                    _add(predictor, 1.0 / self.tokens, eta)
+                    for predictor, eta in zip(lanes.predictors, coefficients, strict=True)
+                ]
+                answer = Answer(predictors=predictors)
+            else:
+                answer = Answer(zbar=lanes.counts.at[topic].add(1.0).T / self.tokens[:, None])
+            return self.reading.document_terms(self.reading.below, self.corpus, self.y, self.values, answer)
+
+        return jax.vmap(candidate)(jnp.arange(lanes.counts.shape[0]), *self.weights.coefficients)
+
+
+def _add(predictor: jax.Array, share: jax.Array, eta: jax.Array) -> jax.Array:
+    """predictor [width, ...] plus share [width] times eta, which is [width, ...] or the same [...] for all."""
+    return predictor + share.reshape(share.shape + (1,) * (predictor.ndim - 1)) * eta
+
+
+def categorical(weight: jax.Array, uniform: jax.Array) -> jax.Array:
+    """A draw from each column of ``weight`` [topics, width]: first a group of topics, then a topic of the group.
+
+    Two short running sums in place of one long one: XLA makes slow code of a cumulative sum.
+    """
+    num_topics, width = weight.shape
+    groups = int(np.ceil(np.sqrt(num_topics)))
+    members = -(-num_topics // groups)
+    padded = jnp.pad(weight, ((0, groups * members - num_topics), (0, 0))).reshape(groups, members, width)
+    padded = jax.lax.optimization_barrier(padded)  # computed once, not again for each use below
+    sums = padded.sum(1)
+    running = [sums[0]]
+    for group in range(1, groups):
+        running.append(running[-1] + sums[group])
+    target = uniform * running[-1]
+    chosen, before = jnp.zeros(width, jnp.int32), jnp.zeros(width)
+    for below in running[:-1]:
+        passed = below <= target
+        chosen, before = chosen + passed, jnp.where(passed, below, before)
+    member = padded.at[chosen, :, jnp.arange(width)].get(mode="promise_in_bounds")
+    topic, total = jnp.zeros(width, jnp.int32), before
+    for k in range(members - 1):
+        total = total + member[:, k]
+        topic = topic + (total <= target)
+    return jnp.minimum(chosen * members + topic, num_topics - 1)
+
+
+def sweep(
+    key: jax.Array, z: Assignments, reading: Reading, corpus: Documents, y: Any, values: dict,
+    *, collapsed: bool, supervised: bool, mesh: Mesh | None = None,
+) -> Assignments:  # fmt: skip
+    """A new topic for every token of the corpus. With a mesh, its devices share the documents."""
+    blocks = corpus.blocks
+    assert blocks is not None
+    num_topics, num_terms = z.topic_term.shape
+    weights = read_weights(reading, corpus, y, values, collapsed)
+    corpus = corpus.take(jnp.arange(corpus.num_documents))  # without words: they travel in the blocks
+    values = {name: value for name, value in values.items() if name != "z"}
+
+    def one_shard(shard: tuple, document_topic: jax.Array, weights: Weights, data: tuple) -> tuple:
+        key, topics, terms, start, depth, rows, lengths = shard
+        uniform = jax.random.uniform(key, terms.shape)
+
+        def one_block(block: jax.Array, carry: tuple) -> tuple:
+            topics, counts = carry
+            here = rows[block]
+            walk = BlockSweep(reading, collapsed, supervised, weights, *data, here, lengths[block])
+
+            def one_place(n: jax.Array, carry: tuple) -> tuple:
+                topics, lanes = carry
+                place = start[block] + n
+                present = (n < lengths[block]).astype(jnp.float32)
+                lanes = walk.move(lanes, topics[place], -present)
+                topic = categorical(walk.token_weights(lanes, terms[place]), uniform[place])
+                return topics.at[place].set(topic), walk.move(lanes, topic, present)
+
+            begin = jnp.where(lengths[block] > 0, document_topic[here].T, 0.0)
+            topics, lanes = jax.lax.fori_loop(0, depth[block], one_place, (topics, walk.start(begin)))
+            return topics, counts.at[block].set(lanes.counts.T)
+
+        counts = jnp.zeros((*lengths.shape, num_topics))
+        return jax.lax.fori_loop(0, lengths.shape[0], one_block, (topics, counts))
+
+    keys = jax.random.split(key, blocks.terms.shape[0])
+    shards = (keys, z.topics, blocks.terms, blocks.start, blocks.depth, blocks.rows, blocks.lengths)
+    shared = (z.document_topic, weights, (corpus, y, values))
+    if mesh is None:
+        topics, counts = jax.lax.map(lambda shard: one_shard(shard, *shared), shards)
+    else:
+        split, whole = PartitionSpec(mesh.axis_names[0]), PartitionSpec()
+
+        @partial(jax.shard_map, mesh=mesh, in_specs=(split, whole), out_specs=split, check_vma=False)
+        def on_each_device(shards: tuple, shared: tuple) -> tuple:
+            return jax.lax.map(lambda shard: one_shard(shard, *shared), shards)
+
+        topics, counts = on_each_device(shards, shared)
+    document_topic = counts.reshape(-1, num_topics)[blocks.lane]
+    return count(topics, blocks, num_topics, num_terms)._replace(document_topic=document_topic)

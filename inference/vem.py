@@ -1,0 +1,199 @@
+"""Variational EM: for stories whose expectations are known in closed form.
+
+The engine reads the story and takes the form that fits:
+
+* words alone: a Dirichlet theta for each document, Dirichlet topics (:mod:`.expectations_words`);
+* words and one normal response with mean ``zbar @ eta`` (:mod:`.expectations_normal`);
+* one discrete z a document and Dirichlet sites (:mod:`.expectations_enumerated`).
+
+A form has ``start(rng)``, ``expect(state)`` (the E-step), ``maximise(state)`` (the M-step), ``bound(state)`` and
+``marginals(state)``.
+
+An E-step that starts where the last one ended can only raise the bound, but keeps documents with the topics they
+first took: from uniform topics it ends several percent lower than E-steps that start afresh. So E-steps start afresh
+while the bound rises fast, and where the last one ended from then on, or as soon as a fresh one would let it fall.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from topiczoo.corpora import Corpus
+
+from .expectations import Marginals, Settings
+from .expectations_enumerated import Enumerated
+from .expectations_normal import NormalWords
+from .expectations_words import Words, fold_in
+from .reading import Reading, read
+
+__all__ = ["fold_in", "vem"]
+
+LARGEST_SITE = 2**28  # bytes: the draws of the largest site stay below
+FAST = 1e-3  # relative rise of the bound below which E-steps no longer start afresh
+ROUNDING = 1e-6  # relative fall of the bound that float32 explains
+
+
+class Form(Protocol):
+    """What the loop below asks of a form of story."""
+
+    def start(self, rng: np.random.Generator) -> Any: ...
+    def expect(self, state: Any, fresh: bool) -> Any: ...
+    def maximise(self, state: Any) -> Any: ...
+    def bound(self, state: Any) -> float: ...
+    def marginals(self, state: Any) -> Marginals: ...
+
+
+def vem(
+    story: Callable,
+    corpus: Corpus,
+    y: Any = None,
+    *,
+    seed: int = 0,
+    topics: str = "dirichlet",
+    point: str = "map",
+    estimate_alpha: bool = False,
+    num_iterations: int = 200,
+    tolerance: float = 1e-4,
+    e_tolerance: float = 1e-4,
+    e_iterations: int = 100,
+    num_draws: int = 200,
+    progress_bar: bool = True,
+    **arguments: Any,
+) -> Any:
+    """Fit a story by variational EM; returns a Fit.
+
+    Parameters
+    ----------
+    story, corpus, y, arguments
+        The story, its documents and responses (NaN: unlabelled), and the story's own keyword arguments.
+    topics
+        "dirichlet": topics have a variational Dirichlet posterior under the story's prior. "mle": topics are point
+        estimates and their prior is left out, as in Blei & McAuliffe (2007).
+    point
+        "map": coefficients and noise are estimated under the story's priors. "mle": without them, as in the paper.
+    estimate_alpha
+        Fit theta's prior by Newton's method, one alpha a topic; it starts from the story's.
+    num_iterations, tolerance
+        EM ends when the bound's relative change falls below ``tolerance``, or after so many iterations.
+    e_iterations, e_tolerance
+        The same for a document's part of the bound within one E-step.
+    num_draws
+        Draws from the approximate posterior; fewer where a site's would take more than 256 MB.
+
+    The Fit's ``info`` holds "bound" (one number an iteration, the first before any M-step), "converged",
+    "interrupted", "seconds", and "alpha" where it is common to all documents.
+    """
+    _check_choice("topics", topics, ("dirichlet", "mle"))
+    _check_choice("point", point, ("map", "mle"))
+    for name, value in (("num_iterations", num_iterations), ("e_iterations", e_iterations), ("num_draws", num_draws)):
+        if value < 1:
+            raise ValueError(f"{name} is {value!r}; give a whole number of at least 1.")
+    from .fit import Fit
+
+    reading = read(story, corpus, y, arguments)
+    form = _form(reading, Settings(topics, point, estimate_alpha, e_tolerance, e_iterations))
+    rng = np.random.default_rng(seed)
+    state, info = _ascend(form, form.start(rng), reading, num_iterations, tolerance, progress_bar)
+    alpha = getattr(state, "alpha", None)
+    if alpha is not None and not (alpha.ndim == 2 and np.ptp(alpha, axis=0).any()):
+        info["alpha"] = alpha if alpha.ndim == 1 else alpha[0]
+    marginals = form.marginals(state)
+    means = {name: _share(value)[None] for name, value in marginals.dirichlet.items()}
+    means.update({name: value[None] for name, value in marginals.point.items()})
+    return Fit(
+        reading.story, corpus, _draw(marginals, rng, num_draws), engine="vem", info=info,
+        means={name: np.asarray(value, np.float32) for name, value in means.items()},
+    )  # fmt: skip
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name} is {value!r}; choose from {', '.join(map(repr, choices))}.")
+
+
+def _form(reading: Reading, settings: Settings) -> Form:
+    if not reading.has_words:
+        return Enumerated(reading, settings)
+    return NormalWords(reading, settings) if reading.below else Words(reading, settings)
+
+
+def _ascend(
+    form: Form, state: Any, reading: Reading, num_iterations: int, tolerance: float, progress_bar: bool
+) -> tuple[Any, dict[str, Any]]:
+    """E-steps and M-steps in turn until the bound rests."""
+    began, bounds, fresh = time.perf_counter(), [], True
+    info: dict[str, Any] = {"bound": bounds, "converged": False, "interrupted": False}
+    with tqdm(total=num_iterations, desc="EM", disable=not progress_bar) as bar:
+        state = form.expect(state, fresh=True)
+        bounds.append(_finite(form, state, reading))
+        try:
+            for i in range(1, num_iterations + 1):
+                moved, was_fresh = form.maximise(state), fresh
+                new = form.expect(moved, fresh=fresh)
+                bound = _finite(form, new, reading)
+                if fresh and bound - bounds[-1] < FAST * abs(bounds[-1]):
+                    fresh = False
+                    if bound < bounds[-1]:
+                        new = form.expect(moved, fresh=False)
+                        bound = _finite(form, new, reading)
+                rise = (bound - bounds[-1]) / abs(bounds[-1])
+                if rise < -ROUNDING:
+                    info["warning"] = f"the bound fell from {bounds[-1]:.8g} to {bound:.8g} in iteration {i}"
+                    warnings.warn(f"vem stopped: {info['warning']}.", RuntimeWarning, stacklevel=3)
+                    break
+                state = new
+                bounds.append(bound)
+                bar.update()
+                bar.set_postfix_str(f"bound {bound:.6g}")
+                if not was_fresh and abs(rise) < tolerance:
+                    info["converged"] = True
+                    break
+        except KeyboardInterrupt:
+            info["interrupted"] = True
+    info["seconds"] = time.perf_counter() - began
+    return state, info
+
+
+def _finite(form: Form, state: Any, reading: Reading) -> float:
+    """The bound, if it is a number; else name the site that is none."""
+    bound = form.bound(state)
+    if np.isfinite(bound):
+        return bound
+    marginals = form.marginals(state)
+    values = marginals.point | marginals.dirichlet | marginals.categorical
+    bad = [name for name, value in values.items() if not np.isfinite(value).all()] or list(reading.below)
+    raise FloatingPointError(
+        f"The bound of the story {reading.story.name!r} became {bound} at the site {(bad or ['w'])[0]!r}; look at its "
+        "prior and at the scale of y."
+    )
+
+
+def _share(concentration: np.ndarray) -> np.ndarray:
+    return concentration / concentration.sum(-1, keepdims=True)
+
+
+def _draw(marginals: Marginals, rng: np.random.Generator, num_draws: int) -> dict[str, np.ndarray]:
+    """Draws from the approximate posterior, [1 chain, draws, ...] for each site."""
+    largest = max(value.size * 4 for value in marginals.dirichlet.values() or [np.zeros(1)])
+    draws = int(max(1, min(num_draws, LARGEST_SITE // largest)))
+    tiny = np.finfo(np.float32).tiny
+    posterior = {}
+    for name, concentration in marginals.dirichlet.items():
+        out = np.empty((1, draws, *concentration.shape), np.float32)
+        for draw in out[0]:
+            draw[:] = _share(np.maximum(rng.standard_gamma(concentration), tiny))
+        posterior[name] = np.maximum(out, tiny)
+    for name, probabilities in marginals.categorical.items():
+        ends = probabilities.cumsum(-1)
+        ends /= ends[..., -1:]
+        uniform = rng.random((draws, *ends.shape[:-1], 1))
+        posterior[name] = (uniform > ends).sum(-1, dtype=np.int32)[None]
+    for name, value in marginals.point.items():
+        posterior[name] = np.broadcast_to(np.asarray(value, np.float32), (1, draws, *value.shape))
+    return posterior
