@@ -4,6 +4,7 @@ No block knows a model. A conditional is derived from the story's own log-densit
 only for sites for which the derivation was found to hold (``recognise``):
 
 * a Dirichlet site x whose log-density is linear in log x: then x * d log p/dx = concentration - 1, whatever x;
+* a positive number x whose log-density is a sum of log x, x^p and x^-p: then x^p is generalised inverse Gaussian;
 * normal sites whose joint log-density is quadratic: then its gradient and Hessian give mean and precision;
 * a discrete site with a value for each document: every value is tried for all documents at once.
 """
@@ -19,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax.flatten_util import ravel_pytree
+from numpyro.distributions import constraints
 from numpyro.infer.gibbs import GIBBS_SITES_KWARG
 from numpyro.infer.mcmc import MCMCKernel
 from numpyro.util import identity
@@ -27,8 +29,8 @@ from topiczoo.corpora.layouts import documents
 
 from .assignments import Assigned
 from .gamma import dirichlet
+from .gig import GeneralizedInverseGaussian
 from .reading import Answer, Reading, log_prob, run
-from .sweep import concentration, sweep
 
 MAX_GAUSSIAN = 2000  # larger normal sites go to NUTS: their precision matrix would not be worth it
 
@@ -47,11 +49,11 @@ class Block(MCMCKernel):
     sample_field = "z"
     label = ""
 
-    def __init__(self, model: Callable, reading: Reading, sites: Sequence[str]) -> None:
+    def __init__(self, model: Callable | None, reading: Reading, sites: Sequence[str]) -> None:
         self._model, self.reading, self.sites = model, reading, tuple(sites)
 
     @property
-    def model(self) -> Callable:
+    def model(self) -> Callable | None:
         return self._model
 
     def draw(self, key: jax.Array, values: dict[str, Any], corpus: Any, y: Any) -> tuple[dict, dict]:
@@ -178,6 +180,61 @@ class GaussianBlock(Block):
         return bool(np.allclose(a, b, rtol=1e-3, atol=1e-3 * np.abs(a).max()) and np.linalg.eigvalsh(-a).min() > 0)
 
 
+class ScaleBlock(Block):
+    """A scale, variance or precision: with p = 1 or 2, log p(x) = A log x + B x^-p + C x^p, so that x^p is GIG."""
+
+    label = "generalised inverse Gaussian draw"
+
+    def __init__(self, model: Callable | None, reading: Reading, sites: Sequence[str], power: int) -> None:
+        super().__init__(model, reading, sites)
+        self.power = power
+
+    def conditional(self, values: dict, corpus: Any, y: Any) -> GeneralizedInverseGaussian:
+        """The law of x^p."""
+        (site,) = self.sites
+        log_density = joint(self.reading, self.sites, values, corpus, y)
+        A, B, C, here = _scale_terms(lambda x: log_density({site: x}), values[site], self.power)
+        # t = x^p has density t^((A + 1)/p - 1) exp(B/t + C t); B and C are per (x/here)^p
+        unit = here**self.power
+        return GeneralizedInverseGaussian((A + 1) / self.power, jnp.maximum(-2 * C, 0) / unit, jnp.maximum(-2 * B, 0) * unit)
+
+    def draw(self, key: jax.Array, values: dict, corpus: Any, y: Any) -> tuple[dict, dict]:
+        return {self.sites[0]: self.conditional(values, corpus, y).sample(key) ** (1 / self.power)}, {}
+
+    def log_conditional(self, new: dict, values: dict, corpus: Any, y: Any) -> jax.Array:
+        x, p = new[self.sites[0]], self.power
+        return self.conditional(values, corpus, y).log_prob(x**p) + jnp.log(p) + (p - 1) * jnp.log(x)
+
+    @staticmethod
+    def recognise(reading: Reading, site: str, few: Few) -> int:
+        """The power for which the density has the form, or 0."""
+        latent = reading.latent[site]
+        if latent.shape != () or latent.fn.support is not constraints.positive or reading.drives_words([site]):
+            return 0
+        log_density = joint(reading, [site], few.values, few.corpus, few.y)
+        slope = jax.jit(jax.grad(lambda x: log_density({site: x})))
+        for power in (2, 1):
+            A, B, C, here = _scale_terms(lambda x: log_density({site: x}), jnp.float32(0.7), power)
+            others = np.asarray([0.2, 0.5, 1.3, 3.0], np.float32)
+            found = np.asarray([x * slope(x) for x in others])
+            u = (others / float(here)) ** power
+            expected = float(A) - power * float(B) / u + power * float(C) * u
+            proper = float(B) < 0 or (float(A) > -1 and float(C) < 0)
+            if proper and np.allclose(found, expected, rtol=2e-3, atol=2e-3 * np.abs(found).max()):
+                return power
+        return 0
+
+
+def _scale_terms(log_density: Callable, x: jax.Array, power: int) -> tuple[jax.Array, ...]:
+    """A, B, C from x d log p/dx = A - p B u^-1 + p C u at three places u = (x / here)^p."""
+    places = np.asarray([0.5, 1.0, 2.0], np.float32)
+    u = places**power
+    slopes = jax.vmap(jax.grad(log_density))(x * places) * x * places
+    solve = np.linalg.inv(np.stack([np.ones(3), -power / u, power * u], 1))
+    A, B, C = jnp.asarray(solve, jnp.float32) @ slopes
+    return A, B, C, x
+
+
 class LabelBlock(Block):
     """A discrete site with one value a document."""
 
@@ -210,31 +267,6 @@ class LabelBlock(Block):
     def recognise(reading: Reading, site: str) -> bool:
         latent = reading.latent[site]
         return latent.discrete and latent.document_axis == -1 and len(latent.shape) == 1 and latent.fn.has_enumerate_support
-
-
-class TopicBlock(Block):
-    """z by the topic sweep, and with it theta where theta is integrated out of the sweep."""
-
-    def __init__(
-        self, model: Callable, reading: Reading, collapsed: bool, mesh: Any = None, draw_theta: bool = True
-    ) -> None:
-        super().__init__(model, reading, ["z", reading.theta] if collapsed else ["z"])
-        self.collapsed, self.mesh, self.draw_theta = collapsed, mesh, draw_theta
-        self.label = "topic sweep, theta integrated out" if collapsed else "topic sweep given theta"
-
-    def draw(self, key: jax.Array, values: dict, corpus: Any, y: Any) -> tuple[dict, dict]:
-        sweep_key, theta_key = jax.random.split(key)
-        z = sweep(
-            sweep_key, values["z"], self.reading, corpus, y, values,
-            collapsed=self.collapsed, supervised=bool(self.reading.below), mesh=self.mesh,
-        )  # fmt: skip
-        if not self.collapsed:
-            return {"z": z}, {}
-        trace = run(self.reading.story, corpus, y, {**values, "z": z}, Assigned(counted=False))
-        posterior = z.document_topic + concentration(trace[self.reading.theta]["fn"])
-        mean = posterior / posterior.sum(-1, keepdims=True)
-        theta = dirichlet(theta_key, posterior) if self.draw_theta else mean
-        return {"z": z, self.reading.theta: theta}, {self.reading.theta: mean}
 
 
 class Few(NamedTuple):

@@ -31,20 +31,20 @@ class Tilt(NamedTuple):
 
 
 def expected_response(
-    tilt: Tilt, target: jax.Array, precision: jax.Array, length: jax.Array, total: jax.Array, squares: jax.Array
+    eta: jax.Array, target: jax.Array, precision: jax.Array, length: jax.Array, total: jax.Array, squares: jax.Array
 ) -> jax.Array:
-    """E[log p(y | zbar)], equations 4 and 5, for documents side by side.
+    """E[log p(y | zbar)], equations 4 and 5, for documents side by side, [D].
 
-    ``total`` is sum_n phi_n and ``squares`` sum_n (eta . phi_n)^2. Written with mean and variance of eta . zbar, which
-    loses no digits: E[(y - eta . zbar)^2] = (y - eta . phibar)^2 + sum_n Var(eta_{z_n}) / N^2.
+    ``total`` [K, D] is sum_n phi_n and ``squares`` [D] is sum_n (eta . phi_n)^2. Written with mean and variance of eta .
+    zbar, which loses no digits: E[(y - eta . zbar)^2] = (y - eta . phibar)^2 + sum_n Var(eta_{z_n}) / N^2.
     """
-    mean = total @ tilt.eta / length
-    variance = jnp.maximum(total @ tilt.eta**2 - squares, 0.0) / length**2
+    mean = eta @ total / length
+    variance = jnp.maximum(eta**2 @ total - squares, 0.0) / length**2
     density = 0.5 * jnp.log(precision / (2 * jnp.pi)) - 0.5 * precision * ((target - mean) ** 2 + variance)
     return jnp.where(precision > 0, density, 0.0)
 
 
-@partial(jax.jit, donate_argnums=0, static_argnames="e_iterations")
+@partial(jax.jit, donate_argnums=0)
 def settle_tokens(
     phi: jax.Array,
     blocks: Blocks,
@@ -52,62 +52,65 @@ def settle_tokens(
     alpha: jax.Array,
     tokens: jax.Array,
     tilt: Tilt,
-    *,
     e_tolerance: float,
     e_iterations: int,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The E-step: phi [places, width, K], its sums over each document [D, K], and each document's bound [D].
+    """The E-step: phi [places, K, width], its sums over each document [D, K], and each document's bound [D].
 
     ``log_beta`` is [V, K], ``alpha`` [D, K], ``tokens`` the sums of the phi to start from. gamma is alpha plus these
     sums throughout (equation 6). A block of documents is swept until every one's bound rises by less than
     ``e_tolerance`` of itself; those that do rest meanwhile.
     """
-    eta, terms = tilt.eta, blocks.terms[0]
+    terms = blocks.terms[0]
+    eta = tilt.eta[:, None]
 
     def block(b: jax.Array, carry: tuple) -> tuple:
         phi, totals, bounds = carry
         rows, lengths, first = blocks.rows[0, b], blocks.lengths[0, b], blocks.start[0, b]
-        prior, target, precision = alpha[rows], tilt.target[rows], tilt.precision[rows]
+        prior, target, precision = alpha[rows].T, tilt.target[rows], tilt.precision[rows]
         length = jnp.maximum(lengths, 1).astype(jnp.float32)
-        constant = gammaln(prior.sum(-1)) - gammaln(prior).sum(-1)
+        constant = gammaln(prior.sum(0)) - gammaln(prior).sum(0)
 
         def sweep(state: tuple) -> tuple:
             i, phi, total, bound, moving = state
             gamma = prior + total
-            e_log_theta = digamma(gamma) - digamma(gamma.sum(-1, keepdims=True))
+            e_log_theta = digamma(gamma) - digamma(gamma.sum(0))
 
             def token(n: jax.Array, carry: tuple) -> tuple:
-                phi, predictor, total, words, squares = carry
-                old, log_beta_w = phi[first + n], log_beta[terms[first + n]]
-                others = predictor - (old * eta).sum(-1)  # eta . phi_{-n}
-                # (7), phi_{-n} taken as the other tokens stand now
-                response = (
-                    ((precision / length) * (target - others / length))[:, None] * eta
-                    - (precision / (2 * length**2))[:, None] * eta**2
-                )  # fmt: skip
-                log_phi = jax.nn.log_softmax(e_log_theta + log_beta_w + response)
-                update = ((n < lengths) & moving)[:, None]
-                new = jnp.where(update, jnp.exp(log_phi), old)
-                product = (new * eta).sum(-1)
-                words += (new * (log_beta_w - log_phi)).sum(-1)  # E[log p(w_n | z_n)] + H(q(z_n))
-                return phi.at[first + n].set(new), others + product, total + new, words, squares + product**2
+                phi, old, predictor, total, words, squares = carry
+                log_beta_w = log_beta[terms[first + n]].T
+                others = predictor - (old * eta).sum(0)  # eta . phi_{-n}
+                # (7), phi_{-n} being the other tokens as they stand now
+                response = (precision / length) * ((target - others / length) * eta - eta**2 / (2 * length))
+                logits = e_log_theta + log_beta_w + response
+                top = logits.max(0)
+                weight = jnp.exp(logits - top)
+                mass = weight.sum(0)
+                new = jnp.where((n < lengths) & moving, weight / mass, old)
+                product = (new * eta).sum(0)
+                # E[log p(w_n | z_n)] + H(q(z_n)), log phi being logits - top - log mass
+                words += (new * (log_beta_w - logits)).sum(0) + new.sum(0) * (top + jnp.log(mass))
+                phi = phi.at[first + n].set(new)
+                # read ahead, after the write: XLA then updates phi in place instead of copying it for every token
+                ahead = phi[first + n + 1]
+                return phi, ahead, others + product, total + new, words, squares + product**2
 
             nothing = jnp.zeros_like(length)
-            carry = phi, total @ eta, jnp.zeros_like(total), nothing, nothing
-            phi, _, fresh, words, squares = jax.lax.fori_loop(0, blocks.depth[0, b], token, carry)
-            # (2) at gamma = alpha + sum phi, where E[log p(theta)] + E[log p(z)] - E[log q(theta)] is a ratio of
+            carry = phi, phi[first], tilt.eta @ total, jnp.zeros_like(total), nothing, nothing
+            phi, _, _, fresh, words, squares = jax.lax.fori_loop(0, blocks.depth[0, b], token, carry)
+            # (2) at gamma = alpha + sum_n phi_n, where E[log p(theta)] + E[log p(z)] - E[log q(theta)] is a ratio of
             # normalisers
             gamma = prior + fresh
-            new = words + gammaln(gamma).sum(-1) - gammaln(gamma.sum(-1)) + constant
-            new += expected_response(tilt, target, precision, length, fresh, squares)
-            total = jnp.where(moving[:, None], fresh, total)
+            new = words + gammaln(gamma).sum(0) - gammaln(gamma.sum(0)) + constant
+            new += expected_response(tilt.eta, target, precision, length, fresh, squares)
+            total = jnp.where(moving, fresh, total)
             new = jnp.where(moving, new, bound)
             return i + 1, phi, total, new, moving & (jnp.abs(new - bound) > e_tolerance * jnp.abs(new))
 
-        state = 0, phi, tokens[rows], jnp.full(length.shape, -jnp.inf), lengths > 0
+        state = 0, phi, tokens[rows].T, jnp.full(length.shape, -jnp.inf), lengths > 0
         state = jax.lax.while_loop(lambda state: (state[0] < e_iterations) & state[4].any(), sweep, state)
         _, phi, total, bound, _ = state
-        return phi, totals.at[b].set(total), bounds.at[b].set(bound)
+        return phi, totals.at[b].set(total.T), bounds.at[b].set(bound)
 
     shape = blocks.rows.shape[1:]
     carry = phi, jnp.zeros((*shape, len(eta))), jnp.zeros(shape)
@@ -115,20 +118,24 @@ def settle_tokens(
     return phi, totals.reshape(-1, len(eta))[blocks.lane], bounds.reshape(-1)[blocks.lane]
 
 
-@jax.jit
-def second_moments(phi: jax.Array, blocks: Blocks, weight: jax.Array) -> jax.Array:
-    """sum_d weight_d sum_n phi_dn phi_dn' [K, K]: what equation 5 needs beyond the documents' sums."""
+@partial(jax.jit, static_argnames="num_terms")
+def token_sums(phi: jax.Array, blocks: Blocks, weight: jax.Array, num_terms: int) -> tuple[jax.Array, jax.Array]:
+    """Expected counts [V, K], the sums of equation 8, and sum_d weight_d sum_n phi_dn phi_dn' [K, K] for equation 5."""
 
-    def block(b: jax.Array, total: jax.Array) -> jax.Array:
-        in_lane = weight[blocks.rows[0, b]][:, None]
+    def block(b: jax.Array, carry: tuple) -> tuple:
+        in_lane = weight[blocks.rows[0, b]]
 
-        def place(n: jax.Array, total: jax.Array) -> jax.Array:
+        def place(n: jax.Array, carry: tuple) -> tuple:
+            counts, products = carry
             here = phi[blocks.start[0, b] + n]
-            return total + (in_lane * here).T @ here
+            counts = counts.at[blocks.terms[0, blocks.start[0, b] + n]].add(here.T)
+            return counts, products + (in_lane * here) @ here.T
 
-        return jax.lax.fori_loop(0, blocks.depth[0, b], place, total)
+        return jax.lax.fori_loop(0, blocks.depth[0, b], place, carry)
 
-    return jax.lax.fori_loop(0, blocks.rows.shape[1], block, jnp.zeros((phi.shape[-1],) * 2))
+    num_topics = phi.shape[1]
+    carry = jnp.zeros((num_terms, num_topics)), jnp.zeros((num_topics, num_topics))
+    return jax.lax.fori_loop(0, blocks.rows.shape[1], block, carry)
 
 
 @jax.jit
@@ -137,20 +144,13 @@ def squared_products(phi: jax.Array, blocks: Blocks, eta: jax.Array) -> jax.Arra
 
     def block(b: jax.Array, totals: jax.Array) -> jax.Array:
         def place(n: jax.Array, total: jax.Array) -> jax.Array:
-            return total + (phi[blocks.start[0, b] + n] * eta).sum(-1) ** 2
+            return total + (eta @ phi[blocks.start[0, b] + n]) ** 2
 
         total = jax.lax.fori_loop(0, blocks.depth[0, b], place, jnp.zeros(totals.shape[1]))
         return totals.at[b].set(total)
 
     totals = jax.lax.fori_loop(0, blocks.rows.shape[1], block, jnp.zeros(blocks.rows.shape[1:]))
     return totals.reshape(-1)[blocks.lane]
-
-
-@partial(jax.jit, static_argnames="num_terms")
-def expected_counts(phi: jax.Array, blocks: Blocks, num_terms: int) -> jax.Array:
-    """The sums of equation 8, [V, K]."""
-    num_topics = phi.shape[-1]
-    return jnp.zeros((num_terms, num_topics)).at[blocks.terms[0].reshape(-1)].add(phi.reshape(-1, num_topics))
 
 
 class NormalState(NamedTuple):
@@ -160,7 +160,7 @@ class NormalState(NamedTuple):
     alpha: np.ndarray  # [K] or [D, K]
     eta: np.ndarray  # [K]
     spread: float  # value of the site behind the scale
-    phi: jax.Array  # [places, width, K]
+    phi: jax.Array  # [places, K, width]
     tokens: jax.Array  # [D, K] sums of phi
     bound: np.ndarray  # [D]
 
@@ -195,7 +195,7 @@ class NormalWords:
         tilt = Tilt(*(jnp.asarray(number, jnp.float32) for number in numbers))
         phi, tokens, bound = settle_tokens(
             phi, self.blocks, log_beta, alpha, tokens, tilt,
-            e_tolerance=self.settings.e_tolerance, e_iterations=self.settings.e_iterations,
+            self.settings.e_tolerance, self.settings.e_iterations,
         )  # fmt: skip
         return state._replace(phi=phi, tokens=tokens, bound=np.asarray(bound, np.float64))
 
@@ -203,21 +203,20 @@ class NormalWords:
         """phi of 1/K for every token, and its sums."""
         depth, lengths = np.asarray(self.blocks.depth[0]), np.asarray(self.blocks.lengths[0])
         position = np.arange(depth.sum()) - np.repeat(np.asarray(self.blocks.start[0]), depth)
-        inside = jnp.asarray(position[:, None] < np.repeat(lengths, depth, axis=0))[..., None]
+        inside = jnp.asarray(position[:, None] < np.repeat(lengths, depth, axis=0))[:, None]
         share = jnp.full(self.num_topics, 1 / self.num_topics)
-        return jnp.where(inside, share, 0.0), jnp.asarray(self.lengths, jnp.float32)[:, None] * share
+        return jnp.where(inside, share[:, None], 0.0), jnp.asarray(self.lengths, jnp.float32)[:, None] * share
 
     def maximise(self, state: NormalState) -> NormalState:
         tokens, alpha = np.asarray(state.tokens, np.float64), state.alpha
         if self.settings.estimate_alpha:
             alpha = fit_alpha(alpha, expected_log(alpha + tokens))
-        counts = np.asarray(expected_counts(state.phi, self.blocks, self.num_terms), np.float64).T
-
         # E[A'A] of (10), documents weighted by their precision: the sum of (5), which is
         # (sum_n phi_n sum_n phi_n' - sum_n phi_n phi_n' + diag sum_n phi_n) / N^2
         precision = self.response.precision(state.spread)
         weight = precision / self.lengths**2
-        same = np.asarray(second_moments(state.phi, self.blocks, jnp.asarray(weight, jnp.float32)), np.float64)
+        sums = token_sums(state.phi, self.blocks, jnp.asarray(weight, jnp.float32), self.num_terms)
+        counts, same = (np.asarray(sum_, np.float64) for sum_ in sums)
         gram = (tokens * weight[:, None]).T @ tokens - same + np.diag(weight @ tokens)
         phibar = tokens / self.lengths[:, None]
         eta = self.response.coefficients(gram, phibar.T @ (precision * self.response.target))
@@ -226,7 +225,7 @@ class NormalWords:
         variance = np.maximum(tokens @ eta**2 - squares, 0.0) / self.lengths**2
         residual = (self.response.target - phibar @ eta) ** 2 + variance
         spread = self.response.spread_given(residual, state.spread)
-        return state._replace(topics=self.topics.update(counts), alpha=alpha, eta=eta, spread=spread)
+        return state._replace(topics=self.topics.update(counts.T), alpha=alpha, eta=eta, spread=spread)
 
     def bound(self, state: NormalState) -> float:
         prior = self.response.log_prior(state.eta, state.spread)

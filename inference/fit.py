@@ -1,4 +1,136 @@
+"""A fit: the posterior of a story, whichever engine made it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from topiczoo.corpora import Corpus
+
+from .reading import Story
+
+if TYPE_CHECKING:
+    import xarray
+
+    from .prediction import Prediction
+
+
 class Fit:
-    def __init__(self, story, corpus, posterior, **kw):
-        self.story, self.corpus, self.draws = story, corpus, posterior
-        self.__dict__.update(kw)
+    """Posterior draws of a story, with what is needed to predict from them.
+
+    Attributes
+    ----------
+    draws
+        Site name -> array [chain, draw, ...] of the sites stored at every draw.
+    snapshots, snapshot_index
+        Large sites at some evenly spaced draws, and which draws those are.
+    means
+        Site name -> posterior mean of each chain, [chain, ...], for sites the engine averages on its way.
+    statistics
+        What the sampler says of each draw, e.g. ``diverging``.
+    info
+        Engine, seed, settings, and what served which site.
+    """
+
+    def __init__(
+        self, story: Story, corpus: Any, posterior: Mapping[str, np.ndarray], *, engine: str,
+        info: Mapping[str, Any] | None = None, statistics: Mapping[str, np.ndarray] | None = None,
+        means: Mapping[str, np.ndarray] | None = None, snapshots: Mapping[str, np.ndarray] | None = None,
+        snapshot_index: np.ndarray | None = None,
+    ) -> None:  # fmt: skip
+        self.story, self.engine = story, engine
+        self.vocabulary, self.document_names = np.asarray(corpus.vocabulary), np.asarray(corpus.names)
+        self.draws = {name: np.asarray(value) for name, value in posterior.items()}
+        self.statistics = {name: np.asarray(value) for name, value in (statistics or {}).items()}
+        self.means = {name: np.asarray(value) for name, value in (means or {}).items()}
+        self.snapshots = {name: np.asarray(value) for name, value in (snapshots or {}).items()}
+        self.snapshot_index = np.arange(0) if snapshot_index is None else np.asarray(snapshot_index)
+        self.info = dict(info or {})
+
+    def __repr__(self) -> str:
+        chains, draws = next(iter({**self.snapshots, **self.draws}.values())).shape[:2]
+        return f"Fit of {self.story.name} by {self.engine}: {chains} chains of {draws} draws, sites {', '.join(self.sites)}"
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Every site of which there are draws or means."""
+        return tuple({**self.draws, **self.snapshots, **self.means})
+
+    @cached_property
+    def posterior(self) -> xarray.DataTree:
+        """Everything as an ArviZ DataTree: groups posterior, sample_stats, and for large sites snapshots and means."""
+        from .store import to_datatree
+
+        return to_datatree(self)
+
+    def mean(self, site: str) -> np.ndarray:
+        """The posterior mean of a site over all chains; topics are not matched across chains."""
+        if site in self.means:
+            return self.means[site].mean(0)
+        for stored in (self.draws, self.snapshots):
+            if site in stored:
+                return stored[site].mean((0, 1))
+        raise KeyError(f"{site!r} is no site of this fit; it has {', '.join(self.sites)}.")
+
+    def topics(self, n: int = 10, *, chain: int = 0) -> pd.DataFrame:
+        """The n most probable terms of every topic of a chain, with the topic's coefficient where there is one.
+
+        Columns: topic, rank, term, probability, and for a coefficient ``<site>``, ``<site>_low``, ``<site>_high`` (90%).
+        """
+        beta = self._topic_terms(chain)
+        n = min(n, beta.shape[1])
+        leading = np.argsort(-beta, axis=1, kind="stable")[:, :n]
+        topic = np.repeat(np.arange(len(beta)), n)
+        frame = pd.DataFrame({
+            "topic": topic,
+            "rank": np.tile(np.arange(1, n + 1), len(beta)),
+            "term": self.vocabulary[leading.ravel()],
+            "probability": np.take_along_axis(beta, leading, 1).ravel(),
+        })  # fmt: skip
+        for name, value in self.draws.items():
+            if self.story.dims.get(name) == ("topic",) and not np.allclose(value[chain].sum(-1), 1.0, atol=1e-3):
+                frame[name] = value[chain].mean(0)[topic]
+                frame[f"{name}_low"], frame[f"{name}_high"] = np.quantile(value[chain], [0.05, 0.95], axis=0)[:, topic]
+        return frame
+
+    def _topic_terms(self, chain: int) -> np.ndarray:
+        name = next((n for n, dims in self.story.dims.items() if dims == ("topic", "term")), None)
+        if name is None:
+            raise ValueError(f"The story {self.story.name!r} has no site with axes of topics and terms.")
+        if name in self.means:
+            return self.means[name][chain]
+        return {**self.snapshots, **self.draws}[name][chain].mean(0)
+
+    def global_draws(self, most: int | None = None) -> dict[str, np.ndarray]:
+        """Draws [chain, draw, ...] of all sites that are not of documents, at draws where all of them are stored."""
+        of_corpus = [name for name in self.draws if "document" not in self.story.dims.get(name, ())]
+        draws = {name: self.draws[name] for name in of_corpus}
+        if self.snapshots:
+            draws = {name: value[:, self.snapshot_index] for name, value in draws.items()} | self.snapshots
+        length = next(iter(draws.values())).shape[1]
+        if most is not None and length > most:
+            draws = {name: value[:, np.linspace(0, length - 1, most).astype(int)] for name, value in draws.items()}
+        return draws
+
+    def predict(self, corpus: Corpus, **options: Any) -> Prediction:
+        """The posterior predictive distribution of the response of new documents. See :func:`prediction.predict`."""
+        from .prediction import predict
+
+        return predict(self, corpus, **options)
+
+    def transform(self, corpus: Corpus, **options: Any) -> np.ndarray:
+        """Expected topic proportions of new documents, [documents, topics]. See :func:`prediction.transform`."""
+        from .prediction import transform
+
+        return transform(self, corpus, **options)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the fit to one netCDF file."""
+        from .store import save
+
+        return save(self, path)

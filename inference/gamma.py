@@ -15,37 +15,40 @@ def log_gamma(key: jax.Array, shape: jax.Array) -> jax.Array:
 
     For shape < 1: Gamma(shape) = Gamma(shape + 1) U^(1/shape).
     """
-    key, boost_key = jax.random.split(key)
     flat = jnp.ravel(shape)
     small = flat < 1.0
     d = jnp.where(small, flat + 1.0, flat) - 1.0 / 3.0
-    log_v, accepted = _propose(key, d)
+    uniform, normal, boost = _uniforms(key, 3, flat)
+    log_v, accepted = _propose(normal, uniform, d)
 
     # Rejected elements (under 5%) are gathered and proposed again, at most `room` of them in a round.
     room = max(min(flat.size, 256), flat.size // 16)
 
     def again(carry: tuple) -> tuple:
-        key, log_v, accepted = carry
-        key, proposal_key = jax.random.split(key)
+        turn, log_v, accepted = carry
         (index,) = jnp.nonzero(~accepted, size=room, fill_value=flat.size)
-        new, ok = _propose(proposal_key, d.at[index].get(mode="clip"))
+        uniform, normal = _uniforms(jax.random.fold_in(key, turn), 2, index)
+        new, ok = _propose(normal, uniform, d.at[index].get(mode="clip"))
         log_v = log_v.at[index].set(jnp.where(ok, new, log_v.at[index].get(mode="clip")), mode="drop")
-        return key, log_v, accepted.at[index].set(ok, mode="drop")
+        return turn + 1, log_v, accepted.at[index].set(ok, mode="drop")
 
-    _, log_v, _ = jax.lax.while_loop(lambda carry: ~carry[2].all(), again, (key, log_v, accepted))
-    uniform = jax.random.uniform(boost_key, flat.shape, flat.dtype, minval=jnp.finfo(flat.dtype).tiny)
-    boost = jnp.where(small, jnp.log(uniform) / jnp.where(small, flat, 1.0), 0.0)
-    return (jnp.log(d) + log_v + boost).reshape(jnp.shape(shape))
+    _, log_v, _ = jax.lax.while_loop(lambda carry: ~carry[2].all(), again, (1, log_v, accepted))
+    log_boost = jnp.where(small, jnp.log(boost) / jnp.where(small, flat, 1.0), 0.0)
+    return (jnp.log(d) + log_v + log_boost).reshape(jnp.shape(shape))
 
 
-def _propose(key: jax.Array, d: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _uniforms(key: jax.Array, rows: int, like: jax.Array) -> jax.Array:
+    """Rows of uniform numbers inside (0, 1), all from one call of the generator: each call is dear to compile."""
+    bits = jax.random.bits(key, (rows, *like.shape), jnp.uint32)
+    return ((bits >> 8).astype(jnp.float32) + 0.5) * 2.0**-24
+
+
+def _propose(normal: jax.Array, uniform: jax.Array, d: jax.Array) -> tuple[jax.Array, jax.Array]:
     """One proposal v = (1 + x/sqrt(9 d))^3 for each element: log v, and whether it is accepted."""
-    normal_key, uniform_key = jax.random.split(key)
-    x = jax.random.normal(normal_key, d.shape, d.dtype)
+    x = jnp.sqrt(2.0) * jax.scipy.special.erfinv(2.0 * normal - 1.0)
     base = 1.0 + x / jnp.sqrt(9.0 * d)
     log_v = 3.0 * jnp.log(jnp.where(base > 0, base, 1.0))
-    u = jax.random.uniform(uniform_key, d.shape, d.dtype, minval=jnp.finfo(d.dtype).tiny)
-    accepted = (base > 0) & (jnp.log(u) < 0.5 * x**2 + d * (1.0 - base**3 + log_v))
+    accepted = (base > 0) & (jnp.log(uniform) < 0.5 * x**2 + d * (1.0 - base**3 + log_v))
     # a shape that is NaN would never be accepted: let it through, the engine reports it by site
     return log_v, accepted | jnp.isnan(d)
 

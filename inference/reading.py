@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -47,6 +47,8 @@ class Story:
         if topics is not None and not (isinstance(topics, int | np.integer) and topics >= 1):
             raise ValueError(f"num_topics is {topics!r}; give a whole number of at least 1.")
         self.takes_y = "y" in parameters
+        self.defaults = {name: p.default for name, p in parameters.items() if p.default is not p.empty}
+        self.dims: dict[str, tuple[str | None, ...]] = {}  # axes of the sites, once the story has been read
 
     def __call__(self, corpus: Any, y: Any = None) -> None:
         with _Unlabelled():
@@ -113,20 +115,20 @@ class Answer(Messenger):
 
 
 def run(
-    story: Callable, corpus: Any, y: Any, values: Values, answer: Messenger | None = None, key: Any = None
-) -> dict:
+    story: Callable, corpus: Any, y: Any, values: Values, answer: Messenger | None = None,
+    *, key: Any = None, prior: bool = False,
+) -> dict:  # fmt: skip
     """Trace the story with the given values, hidden from whatever handlers are active around it.
 
-    Sites that have no value are drawn with ``key``; without a key they get a feasible value, which is cheaper.
+    A site without a value gets a feasible one, or with ``prior`` a draw from its distribution.
     """
-    drawn = key is not None
 
     def value(site: dict) -> Any:
         if site["name"] in values:
             return values[site["name"]]
-        return None if drawn or site["type"] != "sample" or site["is_observed"] else init_to_uniform(site, radius=1.0)
+        return None if prior or site["type"] != "sample" or site["is_observed"] else init_to_uniform(site, radius=1.0)
 
-    seeded = handlers.seed(rng_seed=key if drawn else jax.random.key(0))
+    seeded = handlers.seed(rng_seed=jax.random.key(0) if key is None else key)
     with handlers.block(), handlers.trace() as trace, handlers.substitute(substitute_fn=value), seeded:
         with answer or Messenger():
             story(corpus, y)
@@ -161,7 +163,7 @@ class Site:
 class Reading:
     """What an engine knows of a story. ``values`` below are of the latent sites, on the corpus or on a slice of it."""
 
-    def __init__(self, story: Story, corpus: Corpus, y: Any = None) -> None:
+    def __init__(self, story: Story, corpus: Corpus, y: Any = None, *, predicting: bool = False) -> None:
         self.story = story
         self.corpus, self.y = corpus, y
         rows = np.resize(self._typical_rows(), 3)
@@ -178,7 +180,9 @@ class Reading:
         self._families = {name: _family(site["fn"]) for name, (site, _, _) in second.items()}
         self.few_values = self._few_values()
         self.parents = self._parents()
-        self._refuse_absent_response()
+        story.dims = self._dims(second)
+        if not predicting:
+            self._refuse_absent_response()
 
     def _typical_rows(self) -> np.ndarray:
         """A few documents, labelled ones first."""
@@ -220,6 +224,32 @@ class Reading:
         self.num_topics = answer.theta.shape[-1] if self.has_words else None
         self.predictor_shapes = tuple(eta.shape[1:] for eta in answer.coefficients)
         return seen
+
+    def _dims(self, sites: Mapping[str, tuple]) -> dict[str, tuple[str | None, ...]]:
+        """Names of the axes of every site: an axis is topics if it grows when the story has one topic more, and so on."""
+        variants = {}
+        topics = self.story.arguments.get("num_topics", self.story.defaults.get("num_topics"))
+        if topics is not None:
+            variants["topic"] = self._slices[3][0], Story(self.story.function, {**self.story.arguments, "num_topics": topics + 1})
+        corpus = self._slices[3][0]
+        variants["term"] = replace(corpus, num_terms=corpus.num_terms + 1), self.story
+        axes = {name: {self.latent[name].document_axis: "document"} for name in self.latent}
+        for dim, (documents_, story) in variants.items():
+            shapes: dict[str, tuple] = {}
+
+            def look() -> None:
+                trace = run(story, documents_, self._slices[3][1], {}, Answer(zbar=lambda theta: theta))
+                shapes.update({name: jnp.shape(trace[name]["value"]) for name in self.latent})
+
+            try:
+                jax.eval_shape(look)
+            except Exception:
+                continue  # an argument of fixed length (an alpha for each topic): this axis stays without a name
+            for name, shape in shapes.items():
+                axes[name].setdefault(_changed_axis(self.latent[name].shape, shape), dim)
+        return {
+            name: tuple(axes[name].get(axis) for axis in range(-len(site.shape), 0)) for name, site in self.latent.items()
+        }
 
     def _few_values(self) -> dict[str, jax.Array]:
         """Some feasible value of every latent site on the few documents."""

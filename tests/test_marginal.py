@@ -194,7 +194,8 @@ def test_averages_against_every_assignment(story):
     jensen = marginal_density(reading, TINY, reading.y, values, average="log") - exact
     density = marginal_density(reading, TINY, reading.y, values) - exact
     print(f"{story.__name__}: median |error| {np.median(-jensen):.4f} and {np.median(abs(density)):.4f}")
-    assert np.max(jensen) < 1e-2, "a bound lies below"
+    # a bound lies below; other than normal responses have a quadrature of one
+    assert np.max(jensen) < (1e-3 if story is models.slda else 0.1)
     assert np.median(np.abs(density)) < 0.25 * np.median(np.abs(jensen))
 
 

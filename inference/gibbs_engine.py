@@ -17,10 +17,11 @@ from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 
 from .assignments import Assigned
-from .blocks import Block, DirichletBlock, GaussianBlock, LabelBlock, TopicBlock, few
+from .blocks import Block, DirichletBlock, GaussianBlock, LabelBlock, ScaleBlock, few
 from .chains import Schedule, chunk_size, run_chains
 from .fit import Fit
-from .reading import THETA, Reading, read, unwrapped
+from .reading import BETA, THETA, Reading, read, unwrapped
+from .topic_blocks import CollapsedBlock, TopicBlock
 
 BUDGET = 128 * 2**20  # bytes: a site whose draws would take more is kept as running means and fewer draws
 CHUNK_TOKENS = 3_000_000  # token updates between two looks at a chain: about a second
@@ -162,7 +163,7 @@ class Plan:
     @property
     def _nuts_place(self) -> int:
         """NUTS comes before the discrete blocks, which are last."""
-        return sum(not isinstance(block, TopicBlock | LabelBlock) for block in self.blocks)
+        return sum(not isinstance(block, TopicBlock | CollapsedBlock | LabelBlock) for block in self.blocks)
 
     def kernel(self) -> Gibbs:
         """A fresh kernel: NumPyro's kernels keep what they learn at initialisation."""
@@ -207,6 +208,7 @@ def choose_blocks(
             # a hyperparameter's conditional reads theta: then it must be a draw, stored or not
             draw_theta = draw_theta or reading.parents[reading.theta] != {reading.theta}
         last.append(_topic_block(reading, collapsed, collapse, mesh, draw_theta))
+        continuous = [name for name in continuous if name not in last[-1].sites]
     blocks: list[Block] = [DirichletBlock(None, reading, [n]) for n in continuous if DirichletBlock.recognise(reading, n, small)]
     rest = [name for name in continuous if not any(name in block.sites for block in blocks)]
     groups: list[list[str]] = []
@@ -216,14 +218,25 @@ def choose_blocks(
                 groups = [*(g for g in groups if g != group), [*group, name]]
                 break
     blocks += [GaussianBlock(None, reading, group) for group in groups]
-    by_nuts = [name for name in rest if not any(name in group for group in groups)]
+    rest = [name for name in rest if not any(name in group for group in groups)]
+    powers = {name: ScaleBlock.recognise(reading, name, small) for name in rest}
+    blocks += [ScaleBlock(None, reading, [name], power) for name, power in powers.items() if power]
+    by_nuts = [name for name in rest if not powers[name]]
     return Plan(reading, [*blocks, *last], by_nuts)
 
 
 def _topic_block(reading: Reading, collapsed: bool, collapse: str, mesh: Mesh | None, draw_theta: bool) -> Block:
     if collapse == "proportions":
         return TopicBlock(None, reading, collapsed, mesh, draw_theta)
-    raise ValueError(f"collapse is {collapse!r}; give 'proportions' or 'topics'.")
+    if collapse != "topics":
+        raise ValueError(f"collapse is {collapse!r}; give 'proportions' or 'topics'.")
+    beta_alone = reading.beta is not None and reading.children([reading.beta]) == {reading.beta}
+    if not (collapsed and beta_alone and isinstance(reading.latent[reading.beta].prior, dist.Dirichlet)):
+        raise ValueError(
+            f"collapse='topics' needs Dirichlet sites theta and beta that only the words read; the story {reading.story.name!r} has "
+            "others: use collapse='proportions'."
+        )
+    return CollapsedBlock(None, reading)
 
 
 def theta_can_be_integrated_out(reading: Reading) -> bool:
@@ -234,7 +247,7 @@ def theta_can_be_integrated_out(reading: Reading) -> bool:
         and reading.latent[reading.theta].document_axis == -2
         and reading.children([reading.theta]) == {reading.theta}
         and reading.parents[THETA] == {reading.theta}
-        and reading.theta not in reading.parents["~beta"]
+        and reading.theta not in reading.parents[BETA]
         and not any(reading.theta in reading.parents[name] for name in reading.deterministic)
     )
 

@@ -1,0 +1,92 @@
+"""NUTS on a story with its topics summed out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro.infer import NUTS
+
+from topiczoo.corpora import Corpus
+from topiczoo.corpora.layouts import documents
+
+from .chains import Schedule, chunk_size, run_chains
+from .marginal import Marginal
+from .reading import read
+
+if TYPE_CHECKING:
+    from .fit import Fit
+
+NODES = 9
+CHUNK = 50  # draws between two looks at a chain
+STATISTICS = {  # ArviZ's name: field of NumPyro's state
+    "diverging": "diverging",
+    "acceptance_rate": "accept_prob",
+    "n_steps": "num_steps",
+    "energy": "energy",
+    "step_size": "adapt_state.step_size",
+}
+
+
+def nuts(
+    story: Callable, corpus: Corpus, y: Any = None, *, seed: int = 0, num_warmup: int = 500, num_samples: int = 500,
+    num_chains: int = 2, thinning: int = 1, progress_bar: bool = True, target_accept_prob: float = 0.9,
+    max_tree_depth: int = 10, **arguments: Any,
+) -> Fit:  # fmt: skip
+    """Draw from the posterior of a story by NumPyro's NUTS, with the topics of words summed out.
+
+    Without a response the target is the story's exact posterior. With one it is an approximation whose error vanishes
+    as documents grow: the response's density is averaged over nine sigma points of its predictor. ``fit.info["target"]``
+    says which. For small and middling corpora: every leapfrog step reads all words.
+
+    Parameters
+    ----------
+    story
+        A generative story, ``story(corpus, y=None, *, ...)``.
+    corpus, y
+        Documents, and their responses where the story has them; NaN marks an unlabelled document.
+    num_warmup, num_samples, num_chains, thinning
+        As in NumPyro's MCMC. A chain's draws depend on the seed and its number, not on how many run beside it.
+    target_accept_prob, max_tree_depth
+        As in NumPyro's NUTS.
+    arguments
+        Keyword arguments of the story.
+    """
+    from .fit import Fit
+
+    check_counts(num_warmup=num_warmup, num_samples=num_samples, num_chains=num_chains, thinning=thinning)
+    if num_samples % thinning:
+        raise ValueError(f"thinning is {thinning}, which does not divide num_samples {num_samples}.")
+    reading = read(story, corpus, y, arguments)
+    model = Marginal(reading, nodes=NODES, average="density")
+    drawn = run_chains(
+        NUTS(model, target_accept_prob=target_accept_prob, max_tree_depth=max_tree_depth),
+        (documents(corpus, pairs=True), jax.tree.map(jnp.asarray, reading.y)),
+        seed=seed,
+        num_chains=num_chains,
+        schedule=Schedule(
+            num_warmup, num_samples, thinning, chunk_size(num_warmup, num_samples, thinning, CHUNK),
+            statistics=STATISTICS,
+        ),
+        constrain=lambda state: {},
+        reset=lambda state: state,
+        means=lambda state: {},
+        devices=jax.devices(),
+        progress_bar=progress_bar,
+    )  # fmt: skip
+    info = {
+        "seed": seed, "num_warmup": num_warmup, "thinning": thinning, "target": model.target,
+        "divergences": int(drawn.statistics["diverging"].sum()), "interrupted": drawn.interrupted,
+    }  # fmt: skip
+    return Fit(reading.story, corpus, drawn.draws, engine="nuts", info=info, statistics=drawn.statistics)
+
+
+def check_counts(**counts: Any) -> None:
+    """Numbers of draws, steps and chains."""
+    for name, value in counts.items():
+        least = 0 if name == "num_warmup" else 1
+        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+            raise ValueError(f"{name} is {value!r}; give a whole number of at least {least}.")

@@ -1,0 +1,172 @@
+"""Ratio tests: is every block's conditional the story's own?
+
+A conditional p(x | rest) is right if log p(a | rest) - log p(b | rest) equals the difference of the story's explicit joint
+log-density between a and b. No sampling is involved, so the test is exact up to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pandas as pd
+from scipy import sparse
+
+from topiczoo.corpora import Corpus
+from topiczoo.corpora.layouts import Documents, documents
+
+from .assignments import count
+from .blocks import Block
+from .gibbs_engine import Plan, choose_blocks
+from .reading import Reading, log_prob, read, run
+from .sweep import concentration
+from .topic_blocks import CollapsedBlock, TopicBlock
+
+TOLERANCE = 2e-3  # of float32 sums of some hundred terms
+
+
+def check(
+    story: Callable, corpus: Corpus, y: Any = None, *, seed: int = 0, num_documents: int = 4, num_tokens: int = 6,
+    collapse: str = "proportions", **arguments: Any,
+) -> pd.DataFrame:  # fmt: skip
+    """Test every block that the Gibbs engine would use on a story against the story's own log-density.
+
+    The test runs on a few documents cut to a few words. Returns one row a block: what served which sites, the number of
+    comparisons, the largest error in log-density, and whether the block passes.
+    """
+    whole = read(story, corpus, y, arguments)
+    rows = np.linspace(0, len(corpus) - 1, min(num_documents, len(corpus))).astype(int)
+    few = _shortened(corpus[rows], num_tokens)
+    y_few = jax.tree.map(lambda leaf: np.asarray(leaf)[rows], whole.y)
+    reading = Reading(whole.story, few, y_few)
+    plan = choose_blocks(reading, collapse=collapse)
+    tester = _Tester(reading, plan, seed)
+    rows_out = [tester.test(block) for block in plan.blocks]
+    if plan.by_nuts:
+        rows_out.append(tester.test_nuts())
+    return pd.DataFrame(rows_out)
+
+
+def _shortened(corpus: Corpus, most: int) -> Corpus:
+    """The same documents with at most some tokens each; the vocabulary stays."""
+    document, term = corpus.tokens()
+    order = np.random.default_rng(0).permutation(len(document))
+    document, term = document[order], term[order]
+    rank = pd.Series(document).groupby(document).cumcount().to_numpy()
+    keep = rank < most
+    counts = sparse.csr_array(
+        (np.ones(keep.sum(), int), (document[keep], term[keep])), shape=(corpus.num_documents, corpus.num_terms)
+    )
+    return Corpus.from_counts(counts, corpus.vocabulary, names=corpus.names, covariates=corpus.covariates)
+
+
+class _Tester:
+    def __init__(self, reading: Reading, plan: Plan, seed: int) -> None:
+        self.reading, self.plan = reading, plan
+        self.y = jax.tree.map(jnp.asarray, reading.y)
+        self.explicit = documents(reading.corpus, pairs=True, tokens=True)
+        self.blocked = documents(reading.corpus, pairs=not reading.has_words, shards=1 if reading.has_words else 0)
+        keys = jax.random.split(jax.random.key(seed), 2)
+        feasible = jax.jit(lambda key: self._sites(run(reading.story, self.explicit, self.y, {}, key=key)))
+        self.here, self.there = feasible(keys[0]), feasible(keys[1])
+        self.joint = jax.jit(self._joint)
+
+    @staticmethod
+    def _sites(trace: dict) -> dict[str, Any]:
+        return {n: s["value"] for n, s in trace.items() if s["type"] == "sample" and not s["is_observed"]}
+
+    def _joint(self, values: dict) -> jax.Array:
+        """The story's explicit log-density, every z and w a site of its own."""
+        trace = run(self.reading.story, self.explicit, self.y, values)
+        return sum(log_prob(site).sum() for site in trace.values() if site["type"] == "sample")
+
+    def _blocked(self, values: dict) -> dict:
+        """The same values with z laid out as the engine has it."""
+        if not self.reading.has_words:
+            return values
+        blocks = self.blocked.blocks
+        assert blocks is not None
+        document, _ = self.explicit.tokens()
+        n = jnp.arange(document.size) - jnp.searchsorted(document, document)
+        _, _, lane = jnp.unravel_index(blocks.lane[document], blocks.lengths.shape)
+        block = jnp.unravel_index(blocks.lane[document], blocks.lengths.shape)[1]
+        topics = jnp.zeros(blocks.terms.shape, jnp.int32).at[0, blocks.start[0, block] + n, lane].set(values["z"])
+        return {**values, "z": count(topics, blocks, self.reading.num_topics, self.reading.corpus.num_terms)}
+
+    def _row(self, label: str, sites: Any, errors: list[float], scale: float) -> dict:
+        largest = float(np.max(errors))
+        return {
+            "block": label, "sites": ", ".join(sites), "comparisons": len(errors), "largest_error": largest,
+            "passes": bool(largest <= TOLERANCE * max(1.0, scale)),
+        }  # fmt: skip
+
+    def test(self, block: Block) -> dict:
+        if isinstance(block, TopicBlock | CollapsedBlock):
+            return self._test_topics(block)
+        conditional = jax.jit(lambda new, values: block.log_conditional(new, values, self.blocked, self.y))
+        errors, scale = [], 0.0
+        for values, other in ((self.here, self.there), (self.there, self.here)):
+            moved = {**values, **{site: other[site] for site in block.sites}}
+            laid = self._blocked(values)
+            found = conditional({site: moved[site] for site in block.sites}, laid)
+            found = found - conditional({site: values[site] for site in block.sites}, laid)
+            expected = self.joint(moved) - self.joint(values)
+            errors.append(abs(float(found - expected)))
+            scale = max(scale, abs(float(expected)))
+        return self._row(block.label, block.sites, errors, scale)
+
+    def _test_topics(self, block: TopicBlock | CollapsedBlock) -> dict:
+        """Every token's topic: the joint is tried at each of the K topics."""
+        document, _ = map(np.asarray, self.explicit.tokens())
+        weights = jax.jit(lambda values, d, n: block.token_weights(values, self.blocked, self.y, d, n))
+        num_topics = self.reading.num_topics
+        assert num_topics is not None
+        marginal = jax.jit(jax.vmap(self._marginal(block), in_axes=(None, 0)))
+        errors = []
+        laid = self._blocked(self.here)
+        for token in range(document.size):
+            candidates = jnp.tile(self.here["z"], (num_topics, 1)).at[:, token].set(jnp.arange(num_topics))
+            expected = marginal(self.here, candidates)
+            found = weights(laid, int(document[token]), int(token - np.searchsorted(document, document[token])))
+            gap = (found - found.max()) - (expected - expected[found.argmax()])
+            errors.append(float(jnp.abs(jnp.where(found - found.max() > -20, gap, 0.0)).max()))
+        return self._row(block.label, block.sites, errors, 1.0)
+
+    def _marginal(self, block: TopicBlock | CollapsedBlock) -> Callable:
+        """log p(z, w, y, rest) with the block's Dirichlet sites integrated out: joint minus their exact conditional."""
+        reading = self.reading
+
+        def marginal(values: dict, z: jax.Array) -> jax.Array:
+            values = {**values, "z": z}
+            total = self._joint(values)
+            trace = run(reading.story, self.explicit, self.y, values)
+            document, term = self.explicit.tokens()
+            for site in block.sites:
+                if site == "z":
+                    continue
+                rows, columns = (document, z) if site == reading.theta else (z, term)
+                counts = jnp.zeros(values[site].shape).at[rows, columns].add(1.0)
+                posterior = dist.Dirichlet(counts + concentration(trace[site]["fn"]))
+                total = total - posterior.log_prob(values[site]).sum()
+            return total
+
+        return marginal
+
+    def test_nuts(self) -> dict:
+        """NUTS sees the densities its sites enter: their sum must move as the joint does."""
+        kernel_model, _ = next((kernel.model, sites) for kernel, sites in self.plan.kernel().blocks if sites == tuple(self.plan.by_nuts))
+        model = kernel_model.args[0]  # inside NumPyro's conditioning
+
+        def seen(values: dict) -> jax.Array:
+            trace = run(model, self.blocked, self.y, values)
+            return sum(log_prob(site).sum() for site in trace.values() if site["type"] == "sample")
+
+        seen = jax.jit(seen)
+        moved = {**self.here, **{site: self.there[site] for site in self.plan.by_nuts}}
+        found = seen(self._blocked(moved)) - seen(self._blocked(self.here))
+        expected = self.joint(moved) - self.joint(self.here)
+        return self._row("NUTS given the rest", self.plan.by_nuts, [abs(float(found - expected))], abs(float(expected)))

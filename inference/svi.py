@@ -1,0 +1,248 @@
+"""Stochastic variational inference on a story with its topics summed out, by minibatches of documents.
+
+A minibatch is a slice of the corpus. The story runs on the slice as on a small corpus; what belongs to documents, in the
+story's density and in the guide's, is multiplied by D/batch, so that the bound of a random slice is on average the bound
+of the corpus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro import handlers
+from numpyro.infer import SVI, TraceMeanField_ELBO
+from numpyro.optim import Adam
+from tqdm.auto import tqdm
+
+from topiczoo.corpora import Corpus
+from topiczoo.corpora.layouts import Documents, Pairs, documents
+
+from .guides import Guide, PathwiseDirichlet
+from .marginal import Marginal
+from .nuts import check_counts
+from .reading import Reading, read
+
+if TYPE_CHECKING:
+    from .fit import Fit
+
+NODES = 3
+BUDGET = 256 * 2**20  # bytes: of a site whose draws would take more the mean is kept, and fewer draws if not of documents
+LOOK = 50  # steps between two looks at the loss
+
+
+def svi(
+    story: Callable, corpus: Corpus, y: Any = None, *, seed: int = 0, num_steps: int = 2000,
+    batch_size: int | None = None, guide: str = "mean_field", learning_rate: float = 0.05, num_draws: int = 500,
+    progress_bar: bool = True, **arguments: Any,
+) -> Fit:  # fmt: skip
+    """Fit a variational approximation of a story's posterior, and draw from it.
+
+    Parameters
+    ----------
+    story
+        A generative story, ``story(corpus, y=None, *, ...)``.
+    corpus, y
+        Documents, and their responses where the story has them; NaN marks an unlabelled document.
+    num_steps, batch_size
+        Steps of the optimiser, and documents in each; all of them by default.
+    guide
+        ``"mean_field"``: parameters for every document. ``"amortised"``: theta's from a network that reads the document.
+    learning_rate
+        Of Adam, at its highest: it rises for a twentieth of the steps and then falls along a cosine.
+    num_draws
+        Draws from the fitted guide that make up the posterior.
+    arguments
+        Keyword arguments of the story.
+
+    Notes
+    -----
+    ``fit.info["losses"]`` are the estimates of the negative bound, one a step. With a response the bound averages its
+    log-density over three sigma points of the predictor: exact for a normal response.
+    """
+    from .fit import Fit
+
+    check_counts(num_steps=num_steps, num_draws=num_draws)
+    if not learning_rate > 0:
+        raise ValueError(f"learning_rate is {learning_rate!r}; give a positive number, e.g. 0.05.")
+    if batch_size is not None:
+        check_counts(batch_size=batch_size)
+        if batch_size > len(corpus):
+            raise ValueError(f"batch_size is {batch_size}, more than the {len(corpus)} documents; give fewer.")
+    reading = read(story, corpus, y, arguments)
+    fitted = _Fitting(reading, guide, batch_size or len(corpus), learning_rate, num_steps, seed)
+    losses, interrupted = fitted.run(num_steps, progress_bar)
+    draws, means, snapshots, index = fitted.draw(num_draws)
+    info = {
+        "seed": seed, "guide": guide, "batch_size": batch_size, "num_steps": len(losses),
+        "learning_rate": learning_rate, "target": fitted.model.target, "losses": losses, "interrupted": interrupted,
+        "as_means": sorted(means),
+    }  # fmt: skip
+    return Fit(
+        reading.story, corpus, draws, engine="svi", info=info, statistics={},
+        means=means, snapshots=snapshots, snapshot_index=index,
+    )  # fmt: skip
+
+
+def learning_rates(peak: float, num_steps: int) -> Callable[[Any], Any]:
+    """A rise over a twentieth of the steps, then a cosine down to a hundredth of the peak."""
+    rise = max(1, num_steps // 20)
+
+    def rate(step: Any) -> Any:
+        done = jnp.clip((step - rise) / max(1, num_steps - rise), 0.0, 1.0)
+        return peak * jnp.minimum((step + 1) / rise, 0.01 + 0.99 * 0.5 * (1 + jnp.cos(jnp.pi * done)))
+
+    return rate
+
+
+class Batches:
+    """Slices of a corpus as the story sees them, with pairs padded to one length so that one program serves."""
+
+    def __init__(self, corpus: Corpus, y: Any, size: int) -> None:
+        self.corpus, self.y, self.size = corpus, y, size
+        pairs = np.diff(corpus.counts.indptr)
+        self.most = int(np.sort(pairs)[-size:].sum())
+        self.usual = min(self.most, int(np.ceil(size * pairs.mean() + 4 * np.sqrt(size) * pairs.std())))
+
+    def take(self, rows: np.ndarray) -> tuple[Documents, Any, jax.Array]:
+        """The documents at some rows, their responses, and the rows."""
+        part = self.corpus[rows]
+        counts = part.counts
+        places = self.usual if counts.nnz <= self.usual else max(self.most, counts.nnz)
+        pad = (0, places - counts.nnz)
+        document = np.repeat(np.arange(len(rows)), np.diff(counts.indptr))
+        pairs = Pairs(
+            jnp.asarray(np.pad(document, pad), jnp.int32),
+            jnp.asarray(np.pad(counts.indices, pad), jnp.int32),
+            jnp.asarray(np.pad(counts.data, pad), jnp.float32),  # a padding pair counts nothing
+        )
+        return (
+            replace(documents(part), pairs=pairs),
+            jax.tree.map(lambda leaf: jnp.asarray(leaf[rows]), self.y),
+            jnp.asarray(rows, jnp.int32),
+        )
+
+    def random(self, rng: np.random.Generator) -> Iterator[tuple[Documents, Any, jax.Array]]:
+        """Random slices without end: the corpus is shuffled and dealt out, what is left over waits for the next shuffle."""
+        everything = self.take(np.arange(len(self.corpus))) if self.size == len(self.corpus) else None
+        while True:
+            if everything is not None:
+                yield everything
+                continue
+            rows = rng.permutation(len(self.corpus))
+            for first in range(0, len(rows) - self.size + 1, self.size):
+                yield self.take(np.sort(rows[first : first + self.size]))
+
+    def in_order(self) -> Iterator[tuple[Documents, Any, jax.Array]]:
+        """The whole corpus, slice by slice."""
+        for first in range(0, len(self.corpus), self.size):
+            yield self.take(np.arange(first, min(first + self.size, len(self.corpus))))
+
+
+class _Fitting:
+    """The model, the guide and the optimiser's state."""
+
+    def __init__(
+        self, reading: Reading, guide: str, batch_size: int, learning_rate: float, num_steps: int, seed: int
+    ) -> None:
+        self.reading, self.seed = reading, seed
+        self.model = Marginal(reading, nodes=NODES, average="log")
+        self.guide = Guide(reading, guide, seed)
+        self.batches = Batches(reading.corpus, reading.y, batch_size)
+        self.scale = len(reading.corpus) / batch_size
+        if self.scale > 1:
+            self._refuse_batches()
+        # a single draw, with the divergence of two Dirichlets or two normals in closed form
+        self.svi = SVI(
+            lambda documents, y, rows: self.model(documents, y, self.scale),
+            lambda documents, y, rows: self.guide(documents, y, rows, self.scale),
+            Adam(learning_rates(learning_rate, num_steps)),
+            TraceMeanField_ELBO(),
+        )
+
+    def _refuse_batches(self) -> None:
+        for name, site in self.reading.latent.items():
+            if site.document_axis is not None and self.reading._density_axis[name] is None:
+                raise ValueError(
+                    f"The site {name!r} of the story {self.reading.story.name!r} has one density for all documents, so a "
+                    "slice of them has none; leave batch_size out."
+                )
+
+    def run(self, num_steps: int, progress_bar: bool) -> tuple[np.ndarray, bool]:
+        """Take the steps; returns the losses, and whether Ctrl-C ended them early."""
+        batches = self.batches.random(np.random.default_rng(self.seed))
+        batch = next(batches)
+        self.state = jax.jit(self.svi.init)(jax.random.key(self.seed), *batch)
+        update = jax.jit(self.svi.update, donate_argnums=0)
+        losses: list[Any] = []
+        with tqdm(total=num_steps, disable=not progress_bar, unit="step") as bar:
+            try:
+                for step in range(num_steps):
+                    self.state, loss = update(self.state, *batch)
+                    losses.append(loss)
+                    if (step + 1) % LOOK == 0 or step + 1 == num_steps:
+                        self._refuse_nan(losses)
+                        bar.set_postfix_str(f"loss {float(loss):.6g}", refresh=False)
+                        bar.update(step + 1 - bar.n)
+                    batch = next(batches)
+            except KeyboardInterrupt:
+                if not losses:
+                    raise
+        return np.array(losses), len(losses) < num_steps
+
+    @staticmethod
+    def _refuse_nan(losses: list[Any]) -> None:
+        recent = np.array(losses[-LOOK:])
+        if np.isnan(recent).any():
+            step = len(losses) - len(recent) + int(np.argmax(np.isnan(recent)))
+            raise FloatingPointError(
+                f"The loss became NaN at step {step}; lower learning_rate, or check the scale of y and the priors."
+            )
+
+    def draw(self, num_draws: int) -> tuple[dict, dict, dict, np.ndarray]:
+        """Draws of every site that fit the budget; of the others the means, and fewer draws where not of documents."""
+        key = jax.random.fold_in(jax.random.key(self.seed), 1)
+        parameters = self.svi.get_params(self.state)
+        guides = {name: self._whole(name, parameters) for name in self.guide.sites}
+        size = {name: 4 * int(np.prod(q.shape())) for name, q in guides.items()}
+        large = {name for name in guides if size[name] * num_draws > BUDGET}
+        unstored = {name for name in large if self.guide.sites[name].document_axis is not None}
+        fewer = min([num_draws, *(max(10, BUDGET // size[name]) for name in large - unstored)])
+        draws, means, snapshots = {}, {}, {}
+        for place, (name, q) in enumerate(guides.items()):
+            keys = jax.random.split(jax.random.fold_in(key, place), num_draws)
+            if name in large:
+                means[name] = np.asarray(_mean(q, keys))[None]
+            if name not in unstored:
+                kept = _draws(q, keys[:fewer] if name in large else keys)
+                (snapshots if name in large else draws)[name] = np.asarray(kept)[None]
+        return draws, means, snapshots, np.arange(fewer if snapshots else 0)
+
+    def _whole(self, name: str, parameters: dict) -> Any:
+        """q of a site for the whole corpus."""
+
+        @jax.jit
+        def network(documents: Documents, parameters: dict) -> Any:
+            with handlers.substitute(data=parameters):
+                return self.guide.site(name, documents, None).concentration
+
+        if name == self.guide.amortised:
+            parts = [network(part, parameters) for part, _, _ in self.batches.in_order()]
+            return PathwiseDirichlet(jnp.concatenate(parts))
+        with handlers.substitute(data=parameters):
+            return self.guide.site(name, None, jnp.arange(len(self.reading.corpus)))
+
+
+@jax.jit
+def _draws(q: Any, keys: jax.Array) -> jax.Array:
+    return jax.lax.map(q.sample, keys)
+
+
+@jax.jit
+def _mean(q: Any, keys: jax.Array) -> jax.Array:
+    total, _ = jax.lax.scan(lambda total, key: (total + q.sample(key), None), jnp.zeros(q.shape()), keys)
+    return total / len(keys)

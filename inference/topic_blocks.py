@@ -1,0 +1,134 @@
+"""The blocks that own the topics of words: the document-parallel sweep, and the lecture's fully collapsed sampler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from .assignments import Assigned, Assignments
+from .blocks import Block
+from .gamma import dirichlet
+from .reading import Reading, run
+from .sweep import BlockSweep, Lanes, categorical, concentration, read_weights, sweep
+
+
+class TopicBlock(Block):
+    """z by the topic sweep, and with it theta where theta is integrated out of the sweep."""
+
+    def __init__(
+        self, model: Callable | None, reading: Reading, collapsed: bool, mesh: Any = None, draw_theta: bool = True
+    ) -> None:
+        super().__init__(model, reading, ["z", reading.theta] if collapsed else ["z"])
+        self.collapsed, self.mesh, self.draw_theta = collapsed, mesh, draw_theta
+        self.label = "topic sweep, theta integrated out" if collapsed else "topic sweep given theta"
+
+    def draw(self, key: jax.Array, values: dict, corpus: Any, y: Any) -> tuple[dict, dict]:
+        sweep_key, theta_key = jax.random.split(key)
+        z = sweep(
+            sweep_key, values["z"], self.reading, corpus, y, values,
+            collapsed=self.collapsed, supervised=bool(self.reading.below), mesh=self.mesh,
+        )  # fmt: skip
+        if not self.collapsed:
+            return {"z": z}, {}
+        trace = run(self.reading.story, corpus, y, {**values, "z": z}, Assigned(counted=False))
+        posterior = z.document_topic + concentration(trace[self.reading.theta]["fn"])
+        mean = posterior / posterior.sum(-1, keepdims=True)
+        theta = dirichlet(theta_key, posterior) if self.draw_theta else mean
+        return {"z": z, self.reading.theta: theta}, {self.reading.theta: mean}
+
+    def token_weights(self, values: dict, corpus: Any, y: Any, document: int, n: int) -> jax.Array:
+        """log p(z_dn = k | the rest) up to a constant, [topics], for checking against the story."""
+        blocks = corpus.blocks
+        _, num_blocks, width = blocks.lengths.shape
+        shard, block, lane = jnp.unravel_index(blocks.lane[document], blocks.lengths.shape)
+        weights = read_weights(self.reading, corpus, y, values, self.collapsed)
+        rows, lengths = blocks.rows[shard, block], blocks.lengths[shard, block]
+        walk = BlockSweep(self.reading, self.collapsed, bool(self.reading.below), weights, corpus, y, values, rows, lengths)
+        place = blocks.start[shard, block] + n
+        counts = jnp.where(lengths > 0, values["z"].document_topic[rows].T, 0.0)
+        lanes = walk.move(walk.start(counts), values["z"].topics[shard, place], -(n < lengths).astype(jnp.float32))
+        return jnp.log(walk.token_weights(lanes, blocks.terms[shard, place])[:, lane])
+
+
+class CollapsedBlock(Block):
+    """The lecture's sampler: theta and beta both integrated out, one token after another; then both drawn.
+
+    p(z_dn = k | rest) is proportional to (n_dk + alpha_k) (n_kw + gamma_w) / (n_k + sum gamma) p(y_d | z_dn = k), all counts
+    without the token. Slow and simple: the reference for the fast sweep.
+    """
+
+    label = "fully collapsed sampler"
+
+    def __init__(self, model: Callable | None, reading: Reading) -> None:
+        super().__init__(model, reading, ["z", reading.theta, reading.beta])
+
+    def _token(self, values: dict, corpus: Any, y: Any) -> Callable:
+        """Unnormalised log weights of a token's topics, as a function of the counts without it."""
+        reading = self.reading
+        weights = read_weights(reading, corpus, y, values, collapsed=True)
+        trace = run(reading.story, corpus, y, values, Assigned(counted=False))
+        gamma = jnp.broadcast_to(concentration(trace[reading.beta]["fn"]), values[reading.beta].shape)
+        alpha = jnp.broadcast_to(weights.proportions, values[reading.theta].shape)
+        total = gamma.sum(1)
+
+        def log_weights(document: jax.Array, term: jax.Array, counts: jax.Array, topic_term: jax.Array, topic: jax.Array) -> jax.Array:
+            log_weight = jnp.log(counts + alpha[document]) + jnp.log(topic_term[:, term] + gamma[:, term]) - jnp.log(topic + total)
+            if not reading.below:
+                return log_weight
+            row, length = document[None], corpus.lengths[document][None]
+            walk = BlockSweep(reading, True, True, weights, corpus, y, values, row, length)
+            return log_weight + walk.response(walk.start(counts[:, None]))[:, 0]
+
+        return log_weights
+
+    def draw(self, key: jax.Array, values: dict, corpus: Any, y: Any) -> tuple[dict, dict]:
+        reading, blocks, z = self.reading, corpus.blocks, values["z"]
+        log_weights = self._token(values, corpus, y)
+        num_shards, num_places, width = blocks.terms.shape
+        sweep_key, theta_key, beta_key = jax.random.split(key, 3)
+        uniform = jax.random.uniform(sweep_key, blocks.terms.shape)
+
+        def one_token(i: jax.Array, carry: tuple) -> tuple:
+            topics, document_topic, topic_term, topic = carry
+            shard, place, lane = jnp.unravel_index(i, blocks.terms.shape)
+            block = jnp.searchsorted(blocks.start[shard] + blocks.depth[shard], place, side="right")
+            n = place - blocks.start[shard, block]
+            document, term, old = blocks.rows[shard, block, lane], blocks.terms[shard, place, lane], topics[shard, place, lane]
+            step = jnp.where((block < blocks.start.shape[1]) & (n < blocks.lengths[shard, block, lane]), 1.0, 0.0)
+
+            def move(carry: tuple, k: jax.Array, step: jax.Array) -> tuple:
+                document_topic, topic_term, topic = carry
+                return (
+                    document_topic.at[document, k].add(step), topic_term.at[k, term].add(step, mode="drop"), topic.at[k].add(step),
+                )  # fmt: skip
+
+            tables = move((document_topic, topic_term, topic), old, -step)
+            logits = log_weights(document, jnp.minimum(term, corpus.num_terms - 1), tables[0][document], *tables[1:])
+            weight = jnp.exp(logits - logits.max())
+            new = categorical(weight[:, None], uniform[shard, place, lane][None])[0]
+            new = jnp.where(step > 0, new, old)
+            return topics.at[shard, place, lane].set(new), *move(tables, new, step)
+
+        start = z.topics, z.document_topic, z.topic_term, z.topic_term.sum(1)
+        topics, document_topic, topic_term, _ = jax.lax.fori_loop(0, num_shards * num_places * width, one_token, start)
+        trace = run(reading.story, corpus, y, values, Assigned(counted=False))
+        theta, beta = (
+            counts + concentration(trace[site]["fn"])
+            for site, counts in ((reading.theta, document_topic), (reading.beta, topic_term))
+        )
+        new = {"z": Assignments(topics, document_topic, topic_term), reading.theta: dirichlet(theta_key, theta), reading.beta: dirichlet(beta_key, beta)}
+        means = {reading.theta: theta / theta.sum(-1, keepdims=True), reading.beta: beta / beta.sum(-1, keepdims=True)}
+        return new, means
+
+    def token_weights(self, values: dict, corpus: Any, y: Any, document: int, n: int) -> jax.Array:
+        """log p(z_dn = k | the rest) up to a constant, [topics], for checking against the story."""
+        blocks, z = corpus.blocks, values["z"]
+        shard, block, lane = jnp.unravel_index(blocks.lane[document], blocks.lengths.shape)
+        place = blocks.start[shard, block] + n
+        term, old = blocks.terms[shard, place, lane], z.topics[shard, place, lane]
+        topic_term = z.topic_term.at[old, term].add(-1.0)
+        counts = z.document_topic.at[document, old].add(-1.0)[document]
+        return self._token(values, corpus, y)(jnp.asarray(document), term, counts, topic_term, topic_term.sum(1))
