@@ -131,7 +131,9 @@ def token_blocks(corpus: Corpus, shards: int = 1, width: int = WIDTH) -> Blocks:
     num_blocks = -(-corpus.num_documents // (width * shards))
     order = np.full(num_blocks * shards * width, -1)
     order[: corpus.num_documents] = np.argsort(-lengths, kind="stable")
-    rows = order.reshape(num_blocks, shards, width).swapaxes(0, 1)
+    dealt = order.reshape(num_blocks, shards, width)
+    dealt[1::2] = dealt[1::2, ::-1].copy()  # back and forth, or the first shard would get the longer of every deal
+    rows = dealt.swapaxes(0, 1)
     inside = rows >= 0
     in_lane = np.where(inside, lengths[rows], 0)
     depth = in_lane.max(2)

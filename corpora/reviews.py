@@ -347,5 +347,6 @@ def load_reviews(
         for name, aspect in ASPECTS.items()
     )
     y = np.clip(3.0 + np.asarray(opinion) + noise, 1.0, 5.0).round(1)
-    corpus = Corpus.from_texts(aspects["text"], stop_words="english")
+    # the grammar's connecting phrases ("to be honest", "my husband agreed") are in most reviews and say nothing
+    corpus = Corpus.from_texts(aspects["text"], stop_words="english", max_df=0.4)
     return (corpus, y, aspects.set_axis(corpus.names, axis=0)) if return_aspects else (corpus, y)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
-from topiczoo.corpora.layouts import Documents, documents
+from topiczoo.corpora.layouts import documents
 
 from .assignments import count, mean_topics
 from .blocks import LabelBlock
@@ -32,7 +32,8 @@ class Prediction:
 
     names: np.ndarray
     mean: np.ndarray  # [documents, ...]
-    draws: np.ndarray  # [draws, documents, ...]
+    draws: np.ndarray  # [draws, documents, ...], chain after chain
+    expected: np.ndarray  # E[y | draw] (the draw itself where it has no closed form), [chain, draw, documents, ...]
     probabilities: np.ndarray | None = None  # [documents, classes], for classes
 
     @property
@@ -74,10 +75,12 @@ def predict(fit: Fit, corpus: Corpus, *, seed: int = 0, most_draws: int = 100, n
     for name in folding.responses:
         draws = np.concatenate([part[name]["draw"] for part in parts])
         probabilities = np.concatenate([part[name]["probabilities"] for part in parts]) if "probabilities" in parts[0][name] else None
-        mean = np.concatenate([part[name].get("mean", part[name]["draw"]) for part in parts]).mean(0)
+        expected = np.concatenate([part[name].get("mean", part[name]["draw"]) for part in parts])
         predictions[name] = Prediction(
-            np.asarray(corpus.names), mean, draws, None if probabilities is None else probabilities.mean(0)
-        )
+            np.asarray(corpus.names), expected.mean(0), draws,
+            expected.reshape(len(folding.chains), -1, *expected.shape[1:]),
+            None if probabilities is None else probabilities.mean(0),
+        )  # fmt: skip
     return predictions if len(predictions) > 1 else next(iter(predictions.values()))
 
 
@@ -94,10 +97,11 @@ def transform(fit: Fit, corpus: Corpus, *, seed: int = 0, most_draws: int = 100,
 class _Folding:
     """Topics of new documents given posterior draws of everything that is not of documents."""
 
-    def __init__(self, fit: Fit, corpus: Corpus, chains: list[int] | None = None) -> None:
+    def __init__(self, fit: Fit, corpus: Corpus, chains: Sequence[int] | None = None) -> None:
         if not isinstance(corpus, Corpus):
             raise TypeError(f"corpus is a {type(corpus).__name__}; make a Corpus of it, e.g. Corpus.from_counts(counts).")
-        self.fit, self.chains = fit, chains
+        self.fit = fit
+        self.chains = chains or range(next(iter(fit.global_draws().values())).shape[0])
         story = Story(fit.story.function, fit.story.arguments)
         known = corpus if np.array_equal(corpus.vocabulary, fit.vocabulary) else corpus.with_vocabulary(fit.vocabulary)
         self.reading = Reading(story, known, None, predicting=True)
@@ -114,12 +118,11 @@ class _Folding:
 
     def run(self, seed: int, most_draws: int, num_burn: int, progress_bar: bool, want_response: bool) -> list[dict]:
         draws = self.fit.global_draws(most_draws)
-        num_chains, num_draws = next(iter(draws.values())).shape[:2]
-        chains = range(num_chains) if self.chains is None else self.chains
+        num_draws = next(iter(draws.values())).shape[1]
         step = jax.jit(self._with_words if self.reading.has_words else self._with_labels, static_argnums=3)
         parts = []
-        with tqdm(total=len(chains) * num_draws, disable=not progress_bar, desc="folding in", unit="draw") as bar:
-            for chain in chains:
+        with tqdm(total=len(self.chains) * num_draws, disable=not progress_bar, desc="folding in", unit="draw") as bar:
+            for chain in self.chains:
                 start_key, burn_key, key = jax.random.split(jax.random.fold_in(jax.random.key(seed), chain), 3)
                 state = None
                 for i in range(num_draws):

@@ -197,10 +197,10 @@ class _Fitting:
     @staticmethod
     def _refuse_nan(losses: list[Any]) -> None:
         recent = np.array(losses[-LOOK:])
-        if np.isnan(recent).any():
-            step = len(losses) - len(recent) + int(np.argmax(np.isnan(recent)))
+        if not np.isfinite(recent).all():
+            step = len(losses) - len(recent) + int(np.argmin(np.isfinite(recent)))
             raise FloatingPointError(
-                f"The loss became NaN at step {step}; lower learning_rate, or check the scale of y and the priors."
+                f"The loss is {losses[step]} at step {step}; lower learning_rate, or check the scale of y and the priors."
             )
 
     def draw(self, num_draws: int) -> tuple[dict, dict, dict, np.ndarray]:

@@ -1,0 +1,257 @@
+"""Speed and quality of normal supervised LDA beside tomotopy's, on the film reviews of Pang & Lee (2005).
+
+    make bench                                             # expects the corpus in ../shared/data/movie-reviews
+    .venv/bin/python benchmarks/speed.py --data FOLDER     # counts.npz, vocabulary.txt, documents.csv with a rating
+
+The corpus is not part of the project. Every part runs in a process of its own, one after the other, on the same data and
+machine; ratios above 1 are in topiczoo's favour. The table is appended to benchmarks/results.md with --write.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+
+TOPICS, ALPHA, GAMMA = 50, 0.1, 0.05
+HERE = Path(__file__).resolve().parent
+
+
+def load(folder: str):
+    counts = sparse.load_npz(Path(folder) / "counts.npz").tocsr()
+    vocabulary = (Path(folder) / "vocabulary.txt").read_text().split("\n")[: counts.shape[1]]
+    return counts, vocabulary, pd.read_csv(Path(folder) / "documents.csv")["rating"].to_numpy()
+
+
+def first_fold(counts, rating):
+    """First of five shuffled folds; ratings in standard units of the training part."""
+    from sklearn.model_selection import KFold
+
+    train, test = next(KFold(5, shuffle=True, random_state=0).split(rating))
+    return train, test, (rating - rating[train].mean()) / rating[train].std()
+
+
+def predictive_r2(y, predicted):
+    return float(1 - np.sum((y - predicted) ** 2) / np.sum((y - y.mean()) ** 2))
+
+
+def peak_gib():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def tomotopy_model(counts, vocabulary, y, **options):
+    import tomotopy
+
+    model = tomotopy.SLDAModel(k=TOPICS, vars=["l"], seed=1, **options)
+    for row in range(counts.shape[0]):
+        part = slice(counts.indptr[row], counts.indptr[row + 1])
+        words = np.repeat(counts.indices[part], counts.data[part].astype(int))
+        model.add_doc([vocabulary[w] for w in words], y=[float(y[row])])
+    model.train(0)
+    return model
+
+
+def part_tomotopy_speed(folder, sweeps):
+    counts, vocabulary, rating = load(folder)
+    model = tomotopy_model(counts, vocabulary, (rating - rating.mean()) / rating.std(), alpha=ALPHA, eta=GAMMA)
+    model.train(20, workers=2)
+    seconds = []
+    for _ in range(3):
+        began = time.perf_counter()
+        model.train(sweeps, workers=2)
+        seconds.append((time.perf_counter() - began) / sweeps)
+    return {"seconds a sweep": min(seconds)}
+
+
+def part_topiczoo_speed(folder, sweeps):
+    """A chain alone, all cores: whole Gibbs iterations (topics, coefficients, noise, assignments) and sweeps alone."""
+    import jax
+    import jax.numpy as jnp
+
+    from topiczoo import corpora, models
+    from topiczoo.corpora.layouts import documents
+    from topiczoo.inference import chains, gibbs_engine
+    from topiczoo.inference.reading import read
+    from topiczoo.inference.sweep import sweep
+
+    counts, vocabulary, rating = load(folder)
+    corpus = corpora.Corpus.from_counts(counts, vocabulary)
+    y = (rating - rating.mean()) / rating.std()
+    began = time.perf_counter()
+    reading = read(models.slda, corpus, y, {"num_topics": TOPICS, "alpha": ALPHA, "gamma": GAMMA})
+    devices = jax.devices()
+    mesh = jax.sharding.Mesh(np.asarray(devices), ("documents",)) if len(devices) > 1 else None
+    plan = gibbs_engine.choose_blocks(reading, mesh=mesh, draw_theta=False)
+    data = documents(corpus, shards=len(devices)), jnp.asarray(reading.y)
+    schedule = chains.Schedule(20, sweeps, chunk=1, unstored=["beta", "theta", "z"])
+    chain = chains.Chains(plan.kernel(), jnp.stack([jax.random.key(0)]), data, devices[:1], schedule)
+    jax.block_until_ready(chain.advance(1))
+    first = time.perf_counter() - began
+    seconds = []
+    for _ in range(20):
+        jax.block_until_ready(chain.advance(1))
+    for _ in range(3):
+        began = time.perf_counter()
+        for _ in range(sweeps):
+            jax.block_until_ready(chain.advance(1))
+        seconds.append((time.perf_counter() - began) / sweeps)
+
+    values = {name: value[0] for block in chain.states.block_states for name, value in block.z.items() if name != "z"}
+    z = jax.tree.map(lambda leaf: leaf[0], next(b.z["z"] for b in chain.states.block_states if "z" in b.z))
+    step = jax.jit(
+        lambda key, z, corpus, y, values: sweep(
+            key, z, reading, corpus, y, values, collapsed=True, supervised=True, mesh=mesh
+        )
+    )
+    z = jax.block_until_ready(step(jax.random.key(1), z, *data, values))
+    alone = []
+    for i in range(3):
+        began = time.perf_counter()
+        for j in range(sweeps):
+            z = step(jax.random.key(100 * i + j), z, *data, values)
+        jax.block_until_ready(z)
+        alone.append((time.perf_counter() - began) / sweeps)
+    return {
+        "seconds an iteration": min(seconds), "seconds a sweep": min(alone), "seconds to the first sweep": first,
+        "padding": data[0].blocks.padding,
+    }  # fmt: skip
+
+
+def part_import(folder, sweeps):
+    code = "import time; t = time.perf_counter(); import topiczoo; from topiczoo import models, inference, corpora; print(time.perf_counter() - t)"
+    bare = "import time; t = time.perf_counter(); import topiczoo; print(time.perf_counter() - t)"
+    return {
+        "import topiczoo": min(float(subprocess.check_output([sys.executable, "-c", bare])) for _ in range(3)),
+        "with models, inference, corpora": min(float(subprocess.check_output([sys.executable, "-c", code])) for _ in range(3)),
+    }
+
+
+def part_topiczoo_quality(folder, sweeps):
+    from topiczoo import corpora, inference, models
+
+    counts, vocabulary, rating = load(folder)
+    train, test, y = first_fold(counts, rating)
+    corpus = corpora.Corpus.from_counts(counts, vocabulary)
+    began = time.perf_counter()
+    fit = inference.gibbs(
+        models.slda, corpus[train], y[train], num_topics=TOPICS, alpha=ALPHA, gamma=GAMMA,
+        num_warmup=sweeps, num_samples=sweeps, num_chains=2, seed=0,
+    )  # fmt: skip
+    fitted = time.perf_counter() - began
+    memory = peak_gib()
+    began = time.perf_counter()
+    prediction = fit.predict(corpus[test])
+    low, high = prediction.interval(0.9).T
+    chains = [predictive_r2(y[test], part.mean(0)) for part in prediction.expected]
+    return {
+        "predictive R^2": predictive_r2(y[test], prediction.mean), "R^2 of each chain": chains,
+        "90% interval covers": float(np.mean((low < y[test]) & (y[test] < high))),
+        "seconds to fit": fitted, "seconds to predict": time.perf_counter() - began, "peak GiB of the fit": memory,
+    }  # fmt: skip
+
+
+def part_tomotopy_quality(folder, sweeps):
+    import tomotopy
+
+    counts, vocabulary, rating = load(folder)
+    train, test, y = first_fold(counts, rating)
+    out = {}
+    for name, options in (("defaults", {}), (f"alpha {ALPHA}, eta {GAMMA}", {"alpha": ALPHA, "eta": GAMMA})):
+        began = time.perf_counter()
+        model = tomotopy_model(counts[train], vocabulary, y[train], **options)
+        model.train(2 * sweeps, workers=2)
+        documents = []
+        for row in test:
+            part = slice(counts.indptr[row], counts.indptr[row + 1])
+            words = np.repeat(counts.indices[part], counts.data[part].astype(int))
+            documents.append(model.make_doc([vocabulary[w] for w in words], y=[float("nan")]))
+        model.infer(documents, iterations=100, workers=2)
+        predicted = np.asarray([model.estimate(document)[0] for document in documents])
+        out[f"predictive R^2, {name}"] = predictive_r2(y[test], predicted)
+        out[f"seconds, {name}"] = time.perf_counter() - began
+    out["version"] = tomotopy.__version__
+    return out
+
+
+def part_ridge_quality(folder, sweeps):
+    from sklearn.linear_model import RidgeCV
+
+    counts, _, rating = load(folder)
+    train, test, y = first_fold(counts, rating)
+    words = np.log1p(counts.toarray().astype(np.float32))
+    ridge = RidgeCV(np.logspace(1, 5, 9)).fit(words[train], y[train])
+    return {"predictive R^2": predictive_r2(y[test], ridge.predict(words[test]))}
+
+
+def run_part(name, folder, sweeps):
+    """In a process of its own, so that memory and threads are its own."""
+    command = [sys.executable, __file__, "--data", folder, "--sweeps", str(sweeps), "--part", name]
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return json.loads(output.strip().split("\n")[-1])
+
+
+def table(results):
+    lines = ["| part | measure | value |", "|---|---|---|"]
+    for part, measures in results.items():
+        for name, value in measures.items():
+            shown = ", ".join(f"{v:.3f}" for v in value) if isinstance(value, list) else f"{value:.3f}" if isinstance(value, float) else value
+            lines.append(f"| {part} | {name} | {shown} |")
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default=str(HERE.parent.parent / "shared/data/movie-reviews"))
+    parser.add_argument("--sweeps", type=int, default=300, help="warm-up sweeps, and draws, of the quality runs")
+    parser.add_argument("--speed-sweeps", type=int, default=20)
+    parser.add_argument("--only", choices=["speed", "quality"])
+    parser.add_argument("--part", help=argparse.SUPPRESS)
+    parser.add_argument("--write", action="store_true", help="append the table to benchmarks/results.md")
+    options = parser.parse_args()
+    if not Path(options.data, "counts.npz").is_file():
+        sys.exit(f"{options.data!r} holds no counts.npz; give the corpus' folder with --data.")
+    if options.part:
+        print(json.dumps(globals()[f"part_{options.part}"](options.data, options.sweeps)))
+        return
+    results = {}
+    if options.only != "quality":
+        for name in ("import", "tomotopy_speed", "topiczoo_speed"):
+            results[name] = run_part(name, options.data, options.speed_sweeps)
+            print(name, results[name], flush=True)
+        theirs, ours = results["tomotopy_speed"], results["topiczoo_speed"]
+        results["ratio"] = {
+            "sweep alone, tomotopy / topiczoo": theirs["seconds a sweep"] / ours["seconds a sweep"],
+            "whole iteration, tomotopy / topiczoo": theirs["seconds a sweep"] / ours["seconds an iteration"],
+        }
+        print("ratio", results["ratio"], flush=True)
+    if options.only != "speed":
+        for name in ("ridge_quality", "tomotopy_quality", "topiczoo_quality"):
+            results[name] = run_part(name, options.data, options.sweeps)
+            print(name, results[name], flush=True)
+    text = table(results)
+    print(text)
+    if options.write:
+        versions = ", ".join(f"{p} {importlib.metadata.version(p)}" for p in ("topiczoo", "jax", "numpyro", "tomotopy", "scikit-learn"))
+        heading = (
+            f"\n## {datetime.date.today()}: film reviews, K={TOPICS}, alpha {ALPHA}, gamma {GAMMA}\n\n"
+            f"`{' '.join(['python', 'benchmarks/speed.py', *sys.argv[1:]])}` on {platform.machine()}, {os.cpu_count()} cores, "
+            f"Python {platform.python_version()}; {versions}.\n\n"
+        )
+        with open(HERE / "results.md", "a") as file:
+            file.write(heading + text + "\n")
+
+
+if __name__ == "__main__":
+    main()

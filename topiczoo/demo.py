@@ -1,0 +1,63 @@
+"""The demonstration: supervised LDA on simulated restaurant reviews, from text to a judged prediction."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import xarray as xr
+
+
+def demo(out: str, seed: int = 0) -> int:
+    """Fit, show the topics, predict unseen reviews beside two baselines, ask whether the chains agree, save."""
+    from arviz_stats import rhat
+    from sklearn.linear_model import RidgeCV
+
+    from topiczoo import corpora, inference, models
+
+    from .command_line import print_topics
+
+    began = time.perf_counter()
+    corpus, stars, aspects = corpora.load_reviews(seed=seed, return_aspects=True)
+    print(f"{corpus!r}\n")
+    print(f"  {stars[0]:.1f} stars: {aspects['text'].iloc[0]}\n")
+    rows = np.random.default_rng(seed).permutation(len(corpus))
+    test, train = rows[:200], rows[200:]
+    mean, scale = stars[train].mean(), stars[train].std()
+    y = (stars - mean) / scale
+
+    print("Fitting models.slda by inference.gibbs, two chains:")
+    fit = inference.gibbs(
+        models.slda, corpus[train], y[train], num_topics=10, alpha=0.1, gamma=0.05,
+        num_warmup=500, num_samples=500, num_chains=2, seed=seed,
+    )  # fmt: skip
+    for site, block in fit.info["blocks"].items():
+        print(f"  {site:6s} by {block}")
+    print("\nTopics of the first chain, coefficient with 90% interval (standard units):")
+    print_topics(fit)
+
+    prediction = fit.predict(corpus[test], seed=seed)
+    ridge = RidgeCV(np.logspace(-2, 4, 25)).fit(np.log1p(corpus[train].counts.toarray()), y[train])
+    predicted = {
+        "mean of the training reviews": np.zeros(len(test)),
+        "ridge regression on log word counts": ridge.predict(np.log1p(corpus[test].counts.toarray())),
+        "slda, averaged over the posterior": prediction.mean,
+    }
+    print(f"\nPredictive R^2 on {len(test)} unseen reviews:")
+    for name, values in predicted.items():
+        print(f"  {1 - np.sum((y[test] - values) ** 2) / np.sum((y[test] - y[test].mean()) ** 2):6.3f}  {name}")
+    low, high = prediction.interval(0.9).T
+    print(f"  {np.mean((low < y[test]) & (y[test] < high)):6.1%}  of them inside their 90% predictive interval")
+
+    print("\nDo the chains agree? R-hat of quantities that do not depend on the topics' labels (near 1 is good):")
+    quantities = xr.Dataset({
+        "sigma": (("chain", "draw"), fit.draws["sigma"]),
+        "sum of eta^2": (("chain", "draw"), (fit.draws["eta"] ** 2).sum(-1)),
+        "largest topic's share": (("chain", "draw"), fit.draws["theta"].mean(2).max(-1)),
+    })  # fmt: skip
+    expected = xr.Dataset({"predictions": (("chain", "draw", "review"), prediction.expected)})
+    for name, value in rhat(quantities).items():
+        print(f"  {float(value):6.3f}  {name}")
+    print(f"  {float(np.median(rhat(expected)['predictions'])):6.3f}  predictions of unseen reviews (median)")
+    print(f"\nSaved to {fit.save(out)}; read it back with topiczoo.inference.load. {time.perf_counter() - began:.0f} s in all.")
+    return 0
