@@ -130,11 +130,13 @@ def part_topiczoo_speed(folder, sweeps):
 
 
 def part_import(folder, sweeps):
-    code = "import time; t = time.perf_counter(); import topiczoo; from topiczoo import models, inference, corpora; print(time.perf_counter() - t)"
-    bare = "import time; t = time.perf_counter(); import topiczoo; print(time.perf_counter() - t)"
+    timed = "import time; t = time.perf_counter(); {}; print(time.perf_counter() - t)"
+    bare, code = timed.format("import topiczoo"), timed.format("from topiczoo import models, inference, corpora")
     return {
         "import topiczoo": min(float(subprocess.check_output([sys.executable, "-c", bare])) for _ in range(3)),
-        "with models, inference, corpora": min(float(subprocess.check_output([sys.executable, "-c", code])) for _ in range(3)),
+        "with models, inference, corpora": min(
+            float(subprocess.check_output([sys.executable, "-c", code])) for _ in range(3)
+        ),
     }
 
 
@@ -206,7 +208,13 @@ def table(results):
     lines = ["| part | measure | value |", "|---|---|---|"]
     for part, measures in results.items():
         for name, value in measures.items():
-            shown = ", ".join(f"{v:.3f}" for v in value) if isinstance(value, list) else f"{value:.3f}" if isinstance(value, float) else value
+            shown = (
+                ", ".join(f"{v:.3f}" for v in value)
+                if isinstance(value, list)
+                else f"{value:.3f}"
+                if isinstance(value, float)
+                else value
+            )
             lines.append(f"| {part} | {name} | {shown} |")
     return "\n".join(lines)
 
@@ -243,11 +251,13 @@ def main():
     text = table(results)
     print(text)
     if options.write:
-        versions = ", ".join(f"{p} {importlib.metadata.version(p)}" for p in ("topiczoo", "jax", "numpyro", "tomotopy", "scikit-learn"))
+        versions = ", ".join(
+            f"{p} {importlib.metadata.version(p)}" for p in ("topiczoo", "jax", "numpyro", "tomotopy", "scikit-learn")
+        )
         heading = (
             f"\n## {datetime.date.today()}: film reviews, K={TOPICS}, alpha {ALPHA}, gamma {GAMMA}\n\n"
-            f"`{' '.join(['python', 'benchmarks/speed.py', *sys.argv[1:]])}` on {platform.machine()}, {os.cpu_count()} cores, "
-            f"Python {platform.python_version()}; {versions}.\n\n"
+            f"`{' '.join(['python', 'benchmarks/speed.py', *sys.argv[1:]])}` on {platform.machine()}, "
+            f"{os.cpu_count()} cores, Python {platform.python_version()}; {versions}.\n\n"
         )
         with open(HERE / "results.md", "a") as file:
             file.write(heading + text + "\n")

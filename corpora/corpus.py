@@ -204,15 +204,9 @@ class Corpus:
                 if not (isinstance(pair, Sequence | np.ndarray) and len(pair) == 2):
                     raise TypeError(f"bags[{row}] holds {pair!r}: give pairs (term_id, count)")
                 term, count = pair
-                if (
-                    not isinstance(term, int | np.integer)
-                    or term < 0
-                    or (terms is not None and term >= len(terms))
-                ):
+                if not isinstance(term, int | np.integer) or term < 0 or (terms is not None and term >= len(terms)):
                     limit = "" if terms is None else f" below {len(terms)}, the size of the vocabulary"
-                    raise ValueError(
-                        f"bags[{row}] holds term id {term!r}: ids must be whole numbers from 0{limit}"
-                    )
+                    raise ValueError(f"bags[{row}] holds term id {term!r}: ids must be whole numbers from 0{limit}")
                 rows.append(row)
                 columns.append(int(term))
                 values.append(count)
@@ -313,8 +307,7 @@ def require_columns(frame: pd.DataFrame, **wanted: Sequence[str]) -> None:
         for column in columns:
             if column not in frame.columns:
                 raise ValueError(
-                    f"{argument} asks for column {column!r}, which is not there: "
-                    f"the columns are {list(frame.columns)}"
+                    f"{argument} asks for column {column!r}, which is not there: the columns are {list(frame.columns)}"
                 )
 
 
@@ -428,7 +421,5 @@ def _vectorize(
         counts = vectorizer.fit_transform(documents)
     except ValueError as error:
         reason = str(error).rstrip(".")
-        raise ValueError(
-            f"texts cannot be counted with options {options} ({reason}): change either"
-        ) from None
+        raise ValueError(f"texts cannot be counted with options {options} ({reason}): change either") from None
     return counts, vectorizer.get_feature_names_out()

@@ -23,11 +23,16 @@ class Pairs(NamedTuple):
 
     document: jax.Array  # [P]
     term: jax.Array  # [P]
-    count: jax.Array  # [P] float32
+    count: jax.Array  # type: ignore[assignment]  # [P] float32; hides tuple.count
 
     # To NumPyro, which checks values against plates, the whole is one value outside all plates.
-    ndim = property(lambda self: 0)
-    shape = property(lambda self: ())
+    @property
+    def ndim(self) -> int:
+        return 0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return ()
 
 
 class Blocks(NamedTuple):
@@ -146,7 +151,9 @@ def token_blocks(corpus: Corpus, shards: int = 1, width: int = WIDTH) -> Blocks:
     position = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
     first = (np.cumsum(lengths) - lengths)[rows[shard, block, lane]]
     terms[
-        np.repeat(shard, repeats), np.repeat(start[shard, block], repeats) + position, np.repeat(lane, repeats)
+        np.repeat(shard, repeats),
+        np.repeat(start[shard, block], repeats) + position,
+        np.repeat(lane, repeats),
     ] = term[np.repeat(first, repeats) + position]
 
     lane_of = np.zeros(corpus.num_documents)

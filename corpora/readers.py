@@ -74,9 +74,7 @@ def read_csv(
     file = _existing_file(path, "path")
     endings = [ending for ending in _SEPARATORS if file.name.lower().endswith(ending)]
     if not endings:
-        raise ValueError(
-            f"path {str(path)!r} does not end in {' or '.join(_SEPARATORS)}: convert or rename it"
-        )
+        raise ValueError(f"path {str(path)!r} does not end in {' or '.join(_SEPARATORS)}: convert or rename it")
     try:
         frame = pd.read_csv(
             file,
@@ -91,15 +89,11 @@ def read_csv(
         reason = " ".join(str(error).split())
         raise ValueError(f"path {str(path)!r} is not a readable table ({reason}): mend the file") from None
     require_columns(frame, y=[] if y is None else [y])
-    corpus = Corpus.from_frame(
-        frame, text, names=names, covariates=covariates, empty=empty, **vectorizer_options
-    )
+    corpus = Corpus.from_frame(frame, text, names=names, covariates=covariates, empty=empty, **vectorizer_options)
     return corpus if y is None else (corpus, _responses(frame[y])[corpus.source_rows])
 
 
-def read_ldac(
-    path: PathLike, vocabulary: PathLike | Iterable[str] | None = None, *, empty: str = "error"
-) -> Corpus:
+def read_ldac(path: PathLike, vocabulary: PathLike | Iterable[str] | None = None, *, empty: str = "error") -> Corpus:
     """Read Blei's LDA-C format: one document a line, `M term:count term:count ...` with M pairs.
 
     Parameters
@@ -158,7 +152,5 @@ def _ldac_pairs(line: str, num_terms: int | None) -> list[tuple[int, int]]:
             raise ValueError(f"term {term} lies outside the vocabulary of {num_terms} terms, numbered from 0")
         pairs.append((term, count))
     if len(pairs) != int(fields[0]):
-        raise ValueError(
-            f"announces {fields[0]} pairs but holds {len(pairs)}: the line is truncated or damaged"
-        )
+        raise ValueError(f"announces {fields[0]} pairs but holds {len(pairs)}: the line is truncated or damaged")
     return pairs

@@ -46,9 +46,7 @@ ASPECTS = {
             potatoes"""
         ),
         good=Wording(
-            _phrases(
-                "delicious; tender; fragrant; juicy; crisp; succulent; flavourful; creamy; zesty; scrumptious"
-            ),
+            _phrases("delicious; tender; fragrant; juicy; crisp; succulent; flavourful; creamy; zesty; scrumptious"),
             _phrases(
                 """melted on the tongue; burst with flavour; tasted of herbs and lemon; deserved a second
                 helping; balanced sweetness with spice; came in a silky buttery sauce; carried a smoky
@@ -60,9 +58,7 @@ ASPECTS = {
             ),
         ),
         bad=Wording(
-            _phrases(
-                "bland; soggy; stale; rubbery; overcooked; tasteless; greasy; chewy; inedible; oversalted"
-            ),
+            _phrases("bland; soggy; stale; rubbery; overcooked; tasteless; greasy; chewy; inedible; oversalted"),
             _phrases(
                 """tasted of old frying oil; swam in a watery gravy; came straight from a freezer; stuck
                 to the fork like glue; left a bitter aftertaste; crumbled into grey mush; smelled faintly
@@ -76,9 +72,7 @@ ASPECTS = {
     ),
     "service": Aspect(
         weight=1.9,
-        nouns=_phrases(
-            "waiter; manager; hostess at the door; bartender; sommelier; trainee; owner; servers; waiters"
-        ),
+        nouns=_phrases("waiter; manager; hostess at the door; bartender; sommelier; trainee; owner; servers; waiters"),
         good=Wording(
             _phrases(
                 """attentive; friendly; courteous; helpful; polite; cheerful; gracious; knowledgeable;
@@ -149,13 +143,9 @@ ASPECTS = {
     ),
     "place": Aspect(
         weight=1.1,
-        nouns=_phrases(
-            "dining room; terrace; garden; interior; patio; corner booth; entrance; hall; tables; rooms"
-        ),
+        nouns=_phrases("dining room; terrace; garden; interior; patio; corner booth; entrance; hall; tables; rooms"),
         good=Wording(
-            _phrases(
-                "cosy; elegant; charming; bright; stylish; spotless; romantic; airy; tranquil; picturesque"
-            ),
+            _phrases("cosy; elegant; charming; bright; stylish; spotless; romantic; airy; tranquil; picturesque"),
             _phrases(
                 """glowed in candlelight; created a relaxed mood; invited us to linger; sparkled with
                 mirrors; blended rustic timber with velvet; belonged in a design magazine; overlooked the
@@ -343,8 +333,7 @@ def load_reviews(
         noise.append(rng.normal(0.0, 0.3))
     aspects = pd.DataFrame(reviews)
     opinion = sum(
-        aspect.weight * aspects[f"{name}_share"] * aspects[f"{name}_polarity"]
-        for name, aspect in ASPECTS.items()
+        aspect.weight * aspects[f"{name}_share"] * aspects[f"{name}_polarity"] for name, aspect in ASPECTS.items()
     )
     y = np.clip(3.0 + np.asarray(opinion) + noise, 1.0, 5.0).round(1)
     # the grammar's connecting phrases ("to be honest", "my husband agreed") are in most reviews and say nothing

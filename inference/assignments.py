@@ -28,8 +28,13 @@ class Assignments(NamedTuple):
     topic_term: jax.Array  # [topics, terms] float32
 
     # To NumPyro, which checks values against plates, the whole is one value outside all plates.
-    ndim = property(lambda self: 0)
-    shape = property(lambda self: ())
+    @property
+    def ndim(self) -> int:
+        return 0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return ()
 
 
 def count(topics: jax.Array, blocks: Blocks, num_topics: int, num_terms: int) -> Assignments:

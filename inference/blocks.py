@@ -30,7 +30,7 @@ from topiczoo.corpora.layouts import documents
 from .assignments import Assigned
 from .gamma import dirichlet
 from .gig import GeneralizedInverseGaussian
-from .reading import Answer, Reading, log_prob, run
+from .reading import Answer, Reading, run, total
 
 MAX_GAUSSIAN = 2000  # larger normal sites go to NUTS: their precision matrix would not be worth it
 
@@ -64,7 +64,9 @@ class Block(MCMCKernel):
         """log p(new | all other values), for checking against the story."""
         raise NotImplementedError
 
-    def init(self, rng_key: Any, num_warmup: int, init_params: Any, model_args: tuple, model_kwargs: dict) -> BlockState:
+    def init(
+        self, rng_key: Any, num_warmup: int, init_params: Any, model_args: tuple, model_kwargs: dict
+    ) -> BlockState:
         values = {**model_kwargs[GIBBS_SITES_KWARG], **init_params}
         new, means = jax.eval_shape(self.draw, rng_key, values, *model_args)
         # a draw may be stored in another type than the prior's start value (weak types, integers)
@@ -99,7 +101,7 @@ def joint(reading: Reading, sites: Sequence[str], values: dict, corpus: Any, y: 
 
     def log_density(new: dict) -> jax.Array:
         trace = run(reading.story, corpus, y, {**values, **new}, Assigned(counted))
-        return sum(log_prob(trace[name]).sum() for name in parts)
+        return total(trace, parts)
 
     return log_density
 
@@ -134,7 +136,9 @@ class DirichletBlock(Block):
         def slope(x: jax.Array) -> jax.Array:
             return x * jax.grad(lambda x: joint(reading, [site], few.values, few.corpus, few.y)({site: x}))(x)
 
-        x = jnp.asarray(np.random.default_rng(1).dirichlet(np.full(few.values[site].shape[-1], 5.0), few.values[site].shape[:-1]))
+        x = jnp.asarray(
+            np.random.default_rng(1).dirichlet(np.full(few.values[site].shape[-1], 5.0), few.values[site].shape[:-1])
+        )
         a, b = jax.jit(lambda x: (slope(x), slope(jnp.full_like(x, 1.0 / x.shape[-1]))))(x.astype(jnp.float32))
         return np.allclose(a, b, rtol=1e-3, atol=1e-3)
 
@@ -196,7 +200,9 @@ class ScaleBlock(Block):
         A, B, C, here = _scale_terms(lambda x: log_density({site: x}), values[site], self.power)
         # t = x^p has density t^((A + 1)/p - 1) exp(B/t + C t); B and C are per (x/here)^p
         unit = here**self.power
-        return GeneralizedInverseGaussian((A + 1) / self.power, jnp.maximum(-2 * C, 0) / unit, jnp.maximum(-2 * B, 0) * unit)
+        return GeneralizedInverseGaussian(
+            (A + 1) / self.power, jnp.maximum(-2 * C, 0) / unit, jnp.maximum(-2 * B, 0) * unit
+        )
 
     def draw(self, key: jax.Array, values: dict, corpus: Any, y: Any) -> tuple[dict, dict]:
         return {self.sites[0]: self.conditional(values, corpus, y).sample(key) ** (1 / self.power)}, {}
@@ -245,7 +251,9 @@ class LabelBlock(Block):
         children = sorted(self.reading.children(self.sites))
         zbar = None
         if self.reading.has_words:
-            raise ValueError(f"The discrete site {site!r} beside draw_words is not served; sum it out of the story by hand.")
+            raise ValueError(
+                f"The discrete site {site!r} beside draw_words is not served; sum it out of the story by hand."
+            )
 
         def terms(value: jax.Array) -> jax.Array:
             return self.reading.document_terms(
@@ -266,7 +274,12 @@ class LabelBlock(Block):
     @staticmethod
     def recognise(reading: Reading, site: str) -> bool:
         latent = reading.latent[site]
-        return latent.discrete and latent.document_axis == -1 and len(latent.shape) == 1 and latent.fn.has_enumerate_support
+        return (
+            latent.discrete
+            and latent.document_axis == -1
+            and len(latent.shape) == 1
+            and latent.fn.has_enumerate_support
+        )
 
 
 class Few(NamedTuple):

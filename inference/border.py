@@ -47,12 +47,16 @@ def _one_response(name: str, y: Any, corpus: Corpus) -> np.ndarray:
     if len(values) != len(corpus):
         raise ValueError(f"{name} has {len(values)} values for {len(corpus)} documents; give one for each.")
     if np.isinf(values).any():
-        raise ValueError(f"{name} is infinite at document {int(np.argmax(np.isinf(values)))}; give a finite number, or NaN.")
+        raise ValueError(
+            f"{name} is infinite at document {int(np.argmax(np.isinf(values)))}; give a finite number, or NaN."
+        )
     labelled = values[~np.isnan(values)]
     if labelled.size == 0:
         raise ValueError(f"{name} is NaN for every document; label some, or use a story without a response.")
     if labelled.size > 1 and np.ptp(labelled) == 0:
-        raise ValueError(f"{name} is constant ({labelled[0]:g}); there is nothing to learn from it: give one that varies.")
+        raise ValueError(
+            f"{name} is constant ({labelled[0]:g}); there is nothing to learn from it: give one that varies."
+        )
     return values.astype(np.float32)
 
 
@@ -93,3 +97,15 @@ def _family(fn: Any) -> str:
     while hasattr(fn, "base_dist"):
         fn = fn.base_dist
     return type(fn).__name__
+
+
+def check_counts(**counts: Any) -> None:
+    """Numbers of draws, chains, steps: whole, and at least 1 (warm-up may be 0); thinning divides the draws."""
+    for name, value in counts.items():
+        least = 0 if name == "num_warmup" else 1
+        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+            raise ValueError(f"{name} is {value!r}; give a whole number of at least {least}.")
+    if counts.get("num_samples", 0) % counts.get("thinning", 1):
+        raise ValueError(
+            f"thinning is {counts['thinning']}, which does not divide num_samples {counts['num_samples']}."
+        )

@@ -151,7 +151,7 @@ def _refuse_nan(values: dict, where: str) -> None:
         for leaf in jax.tree.leaves(value):
             if jnp.issubdtype(leaf.dtype, jnp.floating) and bool(jnp.isnan(leaf).any()):
                 raise FloatingPointError(
-                    f"The site {name!r} became NaN at {where}; check the scale of y and the priors, or start with another seed."
+                    f"The site {name!r} became NaN at {where}; check the scale of y and the priors, or try another seed."
                 )
 
 

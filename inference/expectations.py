@@ -1,6 +1,6 @@
 """What the forms of variational EM share: Dirichlet algebra, reading a site's prior, and saying no.
 
-A form (see :mod:`.vem`) is a family of stories whose expectations are known in closed form. Corpus-wide quantities
+A form (see :mod:`.vem_engine`) is a family of stories whose expectations are known in closed form. Corpus-wide quantities
 are computed here in float64 on the host: the bound is a difference of large sums.
 """
 
@@ -95,6 +95,12 @@ def log_normaliser(concentration: np.ndarray) -> np.ndarray:
     return gammaln(concentration).sum(-1) - gammaln(concentration.sum(-1))
 
 
+def dirichlet_bound(prior: np.ndarray, posterior: np.ndarray) -> np.ndarray:
+    """E[log p(x)] + H(q(x)) for Dirichlet p and q: minus the divergence of q from p."""
+    gap = ((prior - posterior) * expected_log(posterior)).sum(-1)
+    return gap + log_normaliser(posterior) - log_normaliser(prior)
+
+
 @dataclass(frozen=True)
 class DirichletSite:
     """A Dirichlet site of the whole corpus (topics, shares) and how it is estimated.
@@ -120,11 +126,10 @@ class DirichletSite:
         return np.log(state / state.sum(-1, keepdims=True)) if self.mle else expected_log(state)
 
     def bound(self, state: np.ndarray) -> float:
-        """E[log p(x)] + H(q(x)): minus the divergence from prior to posterior; 0 for an estimate."""
+        """E[log p(x)] + H(q(x)); nothing for an estimate."""
         if self.mle:
             return 0.0
-        gap = ((self.prior - state) * expected_log(state)).sum(-1)
-        return float((gap + log_normaliser(state) - log_normaliser(self.prior)).sum())
+        return float(dirichlet_bound(self.prior, state).sum())
 
     def put(self, state: np.ndarray, marginals: Marginals) -> None:
         """File the site where its kind belongs."""

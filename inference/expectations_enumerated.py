@@ -109,7 +109,7 @@ class Enumerated:
         bound = top + np.log(np.exp(joint - top).sum(0))
         return state._replace(responsibilities=np.exp(joint - bound), bound=bound)
 
-    def maximise(self, state: EnumeratedState) -> EnumeratedState:
+    def maximise(self, state: EnumeratedState, fresh: bool) -> EnumeratedState:
         counts = self._counts(jnp.asarray(state.responsibilities, jnp.float32), *self._data)
         sites = {name: site.update(np.asarray(counts[name], np.float64)) for name, site in self.sites.items()}
         return state._replace(sites=sites)

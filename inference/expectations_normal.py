@@ -16,9 +16,9 @@ from jax.scipy.special import digamma, gammaln
 
 from topiczoo.corpora.layouts import Blocks, token_blocks
 
-from .expectations import Marginals, Settings, expected_log, fit_alpha, refuse
-from .expectations_words import read_words
+from .expectations import Marginals, Settings, expected_log, fit_alpha, log_normaliser, refuse
 from .expectations_response import NormalResponse
+from .expectations_words import read_words
 from .reading import Reading
 
 
@@ -55,7 +55,8 @@ def settle_tokens(
     e_tolerance: float,
     e_iterations: int,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The E-step: phi [places, K, width], its sums over each document [D, K], and each document's bound [D].
+    """The E-step: phi [places, K, width], its sums over each document [D, K], and of each document's bound the part
+    of words and response [D].
 
     ``log_beta`` is [V, K], ``alpha`` [D, K], ``tokens`` the sums of the phi to start from. gamma is alpha plus these
     sums throughout (equation 6). A block of documents is swept until every one's bound rises by less than
@@ -65,20 +66,20 @@ def settle_tokens(
     eta = tilt.eta[:, None]
 
     def block(b: jax.Array, carry: tuple) -> tuple:
-        phi, totals, bounds = carry
+        phi, totals, parts = carry
         rows, lengths, first = blocks.rows[0, b], blocks.lengths[0, b], blocks.start[0, b]
         prior, target, precision = alpha[rows].T, tilt.target[rows], tilt.precision[rows]
         length = jnp.maximum(lengths, 1).astype(jnp.float32)
         constant = gammaln(prior.sum(0)) - gammaln(prior).sum(0)
 
         def sweep(state: tuple) -> tuple:
-            i, phi, total, bound, moving = state
+            i, phi, total, bound, part, moving = state
             gamma = prior + total
             e_log_theta = digamma(gamma) - digamma(gamma.sum(0))
 
             def token(n: jax.Array, carry: tuple) -> tuple:
                 phi, old, predictor, total, words, squares = carry
-                log_beta_w = log_beta[terms[first + n]].T
+                log_beta_w = log_beta.at[terms[first + n]].get(mode="clip").T  # clip: padding
                 others = predictor - (old * eta).sum(0)  # eta . phi_{-n}
                 # (7), phi_{-n} being the other tokens as they stand now
                 response = (precision / length) * ((target - others / length) * eta - eta**2 / (2 * length))
@@ -101,21 +102,22 @@ def settle_tokens(
             # (2) at gamma = alpha + sum_n phi_n, where E[log p(theta)] + E[log p(z)] - E[log q(theta)] is a ratio of
             # normalisers
             gamma = prior + fresh
+            words += expected_response(tilt.eta, target, precision, length, fresh, squares)
             new = words + gammaln(gamma).sum(0) - gammaln(gamma.sum(0)) + constant
-            new += expected_response(tilt.eta, target, precision, length, fresh, squares)
-            total = jnp.where(moving, fresh, total)
-            new = jnp.where(moving, new, bound)
-            return i + 1, phi, total, new, moving & (jnp.abs(new - bound) > e_tolerance * jnp.abs(new))
+            pairs = (fresh, total), (new, bound), (words, part)
+            total, new, part = (jnp.where(moving, *pair) for pair in pairs)
+            return i + 1, phi, total, new, part, moving & (jnp.abs(new - bound) > e_tolerance * jnp.abs(new))
 
-        state = 0, phi, tokens[rows].T, jnp.full(length.shape, -jnp.inf), lengths > 0
-        state = jax.lax.while_loop(lambda state: (state[0] < e_iterations) & state[4].any(), sweep, state)
-        _, phi, total, bound, _ = state
-        return phi, totals.at[b].set(total.T), bounds.at[b].set(bound)
+        nothing = jnp.zeros_like(length)
+        state = 0, phi, tokens[rows].T, nothing - jnp.inf, nothing, lengths > 0
+        state = jax.lax.while_loop(lambda state: (state[0] < e_iterations) & state[5].any(), sweep, state)
+        _, phi, total, _, part, _ = state
+        return phi, totals.at[b].set(total.T), parts.at[b].set(part)
 
     shape = blocks.rows.shape[1:]
     carry = phi, jnp.zeros((*shape, len(eta))), jnp.zeros(shape)
-    phi, totals, bounds = jax.lax.fori_loop(0, shape[0], block, carry)
-    return phi, totals.reshape(-1, len(eta))[blocks.lane], bounds.reshape(-1)[blocks.lane]
+    phi, totals, parts = jax.lax.fori_loop(0, shape[0], block, carry)
+    return phi, totals.reshape(-1, len(eta))[blocks.lane], parts.reshape(-1)[blocks.lane]
 
 
 @partial(jax.jit, static_argnames="num_terms")
@@ -193,11 +195,11 @@ class NormalWords:
         alpha = jnp.broadcast_to(jnp.asarray(state.alpha, jnp.float32), tokens.shape)
         numbers = state.eta, self.response.target, self.response.precision(state.spread)
         tilt = Tilt(*(jnp.asarray(number, jnp.float32) for number in numbers))
-        phi, tokens, bound = settle_tokens(
-            phi, self.blocks, log_beta, alpha, tokens, tilt,
-            self.settings.e_tolerance, self.settings.e_iterations,
-        )  # fmt: skip
-        return state._replace(phi=phi, tokens=tokens, bound=np.asarray(bound, np.float64))
+        limits = self.settings.e_tolerance, self.settings.e_iterations
+        phi, tokens, part = settle_tokens(phi, self.blocks, log_beta, alpha, tokens, tilt, *limits)
+        gamma = state.alpha + np.asarray(tokens, np.float64)
+        bound = np.asarray(part, np.float64) + log_normaliser(gamma) - log_normaliser(state.alpha)
+        return state._replace(phi=phi, tokens=tokens, bound=bound)
 
     def _uniform(self) -> tuple[jax.Array, jax.Array]:
         """phi of 1/K for every token, and its sums."""
@@ -207,9 +209,9 @@ class NormalWords:
         share = jnp.full(self.num_topics, 1 / self.num_topics)
         return jnp.where(inside, share[:, None], 0.0), jnp.asarray(self.lengths, jnp.float32)[:, None] * share
 
-    def maximise(self, state: NormalState) -> NormalState:
+    def maximise(self, state: NormalState, fresh: bool) -> NormalState:
         tokens, alpha = np.asarray(state.tokens, np.float64), state.alpha
-        if self.settings.estimate_alpha:
+        if self.settings.estimate_alpha and not fresh:
             alpha = fit_alpha(alpha, expected_log(alpha + tokens))
         # E[A'A] of (10), documents weighted by their precision: the sum of (5), which is
         # (sum_n phi_n sum_n phi_n' - sum_n phi_n phi_n' + diag sum_n phi_n) / N^2

@@ -6,7 +6,7 @@ story may add what it likes to the mean and weight documents as it likes, as lon
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -93,9 +93,8 @@ class NormalResponse:
         for name in others:
             if reading.latent[name].shape != () or reading.latent[name].discrete:
                 refuse(reading, name, f"{self.name!r} reads it and it is no single number")
-        moved = self._few(**{name: self._another(name) for name in others})
-        if not np.allclose(moved.location, self._few().location, rtol=1e-4):
-            refuse(reading, others[-1], f"it enters the mean of {self.name!r}")
+            if not np.allclose(self._few(self._another(name)).location, self._few().location, rtol=1e-4):
+                refuse(reading, name, f"it enters the mean of {self.name!r}")
         if len(others) > 1:
             refuse(reading, others[1], f"it is a second site in the scale of {self.name!r}")
         return others[0]
@@ -107,20 +106,20 @@ class NormalResponse:
         same_scale = np.allclose(moved.scale, at_zero.scale, rtol=1e-4)
         if not same_scale or not np.allclose(moved.location - at_zero.location, step, rtol=1e-3, atol=1e-4):
             refuse(self.reading, self.name, "its mean is not zbar @ eta plus something free of topics")
-        moved = self._few(**{self.eta: self._another(self.eta)})
+        moved = self._few(self._another(self.eta))
         if not (np.allclose(moved.location, at_zero.location) and np.allclose(moved.scale, at_zero.scale)):
             refuse(self.reading, self.eta, f"{self.name!r} reads it otherwise than through zbar @ eta")
 
-    def _another(self, name: str) -> jax.Array:
+    def _another(self, name: str) -> dict[str, jax.Array]:
         """A value of the site other than the reading's."""
         value, bijection = self.reading.few_values[name], biject_to(self._priors[name].support)
-        return bijection(bijection.inv(value) + jnp.linspace(0.3, 0.9, value.size).reshape(value.shape))
+        return {name: bijection(bijection.inv(value) + jnp.linspace(0.3, 0.9, value.size).reshape(value.shape))}
 
-    def _few(self, predictor: Any = None, **values: Any) -> Look:
+    def _few(self, values: Mapping[str, jax.Array] | None = None, predictor: jax.Array | None = None) -> Look:
         """The response on the reading's few documents."""
         reading = self.reading
         predictor = jnp.zeros(3) if predictor is None else predictor
-        return self._look(reading.few_documents, reading.few_y, {**reading.few_values, **values}, predictor)
+        return self._look(reading.few_documents, reading.few_y, {**reading.few_values, **(values or {})}, predictor)
 
     def _look(self, corpus: Any, y: Any, values: Any, predictor: jax.Array) -> Look:
         def look(corpus: Any, y: Any, values: Any, predictor: jax.Array) -> Look:
@@ -129,6 +128,8 @@ class NormalResponse:
             while (base := getattr(fn, "base_dist", None)) is not None:
                 counts = counts & fn._mask if isinstance(fn, dist.MaskedDistribution) else counts
                 fn = base
+            if jnp.shape(trace[self.name]["value"]) != predictor.shape:
+                refuse(self.reading, self.name, "it has more than one number a document")
             parts = fn.loc, fn.scale, trace[self.name]["value"], counts
             return Look(*(jnp.broadcast_to(part, predictor.shape) for part in parts))
 

@@ -6,21 +6,22 @@ phi is never stored: given gamma it is one softmax.
 
 from __future__ import annotations
 
-from functools import partial
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import digamma, gammaln
 
-from topiczoo.corpora.layouts import Documents, Pairs, distinct_pairs
+from topiczoo.corpora.layouts import Blocks, Documents, Pairs, distinct_pairs, token_blocks
 
 from .expectations import (
     DirichletSite,
     Marginals,
     Settings,
     concentrations,
+    dirichlet_bound,
     expected_log,
     fit_alpha,
     refuse,
@@ -28,96 +29,99 @@ from .expectations import (
 )
 from .reading import Reading
 
-CHUNK = 2**20  # numbers in a chunk's table [pairs, topics]: a few MB, near the processor
+
+class PairBlocks(NamedTuple):
+    """Blocks of documents as for tokens, with one place a distinct term and the term's count beside it."""
+
+    blocks: Blocks
+    repeats: jax.Array  # [places, width], 0 in padding
 
 
-class Chunks(NamedTuple):
-    """Pairs in chunks of whole documents, all of one shape; a document has a slot in its chunk."""
-
-    slot: jax.Array  # [chunks, pairs]
-    term: jax.Array  # [chunks, pairs]
-    count: jax.Array  # [chunks, pairs], 0 in padding
-    rows: jax.Array  # [chunks, slots] document of a slot (0 where there is none)
-    place: jax.Array  # [documents] position of a document in the flattened slots
-
-
-def chunked(pairs: Pairs, num_documents: int, num_topics: int) -> Chunks:
-    """Deal documents to chunks in order, as many as fit."""
-    size = np.bincount(np.asarray(pairs.document), minlength=num_documents)
-    room = max(CHUNK // num_topics, size.max(initial=1))
-    end = np.cumsum(size)
-    bounds = [0]
-    while bounds[-1] < num_documents:
-        used = end[bounds[-1] - 1] if bounds[-1] else 0
-        bounds.append(max(int(np.searchsorted(end, used + room, side="right")), bounds[-1] + 1))
-    chunk = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
-    slot = np.arange(num_documents) - np.asarray(bounds)[chunk]
-
-    first = np.concatenate([[0], end])[np.asarray(bounds[:-1])]
-    document = np.asarray(pairs.document)
-    position = np.arange(len(document)) - first[chunk[document]]
-    shape = len(first), int(position.max(initial=0)) + 1
-    tables = [np.zeros(shape, dtype) for dtype in (np.int32, np.int32, np.float32)]
-    for table, values in zip(tables, (slot[document], pairs.term, pairs.count), strict=True):
-        table[chunk[document], position] = np.asarray(values)
-    rows = np.zeros((len(first), slot.max() + 1), np.int32)
-    rows[chunk, slot] = np.arange(num_documents)
-    return Chunks(*map(jnp.asarray, (*tables, rows, chunk * rows.shape[1] + slot)))
+def pair_blocks(pairs: Pairs, num_documents: int, num_terms: int) -> PairBlocks:
+    """Lay distinct pairs out as if each were one token."""
+    document, term = np.asarray(pairs.document), np.asarray(pairs.term)
+    lengths = np.bincount(document, minlength=num_documents)
+    once: Any = SimpleNamespace(num_documents=num_documents, num_terms=num_terms, lengths=lengths)
+    once.tokens = lambda: (document, term)
+    blocks = token_blocks(once)
+    block, lane = np.divmod(np.asarray(blocks.lane)[document], blocks.rows.shape[-1])
+    position = np.arange(len(document)) - (np.cumsum(lengths) - lengths)[document]
+    repeats = np.zeros(blocks.terms.shape[1:], np.float32)
+    repeats[np.asarray(blocks.start[0])[block] + position, lane] = np.asarray(pairs.count)
+    return PairBlocks(blocks, jnp.asarray(repeats))
 
 
-@partial(jax.jit, static_argnames=("num_terms", "e_iterations"))
+@jax.jit
 def settle(
-    chunks: Chunks,
+    pairs: PairBlocks,
     log_beta: jax.Array,
     alpha: jax.Array,
     gamma: jax.Array,
-    *,
-    num_terms: int,
     e_tolerance: float,
     e_iterations: int,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The E-step: gamma [D, K], each document's bound [D], and expected counts [V, K].
+    """The E-step: gamma [D, K], each document's E[log p(w, z | theta)] + H(q(z)) [D], and expected counts [V, K].
 
-    ``log_beta`` is [V, K]; ``alpha`` and the gamma to start from are [D, K]. A document's bound is that of gamma with
-    the phi that is best for it, so it rises from step to step; a document rests when it rises by less than
-    ``e_tolerance`` of itself.
+    ``log_beta`` is [V, K]; ``alpha`` and the gamma to start from are [D, K]. A document's bound is that of gamma
+    with the phi that is best for it, so it rises from step to step; a document rests when it rises by less than
+    ``e_tolerance`` of itself, a block when all its documents rest.
     """
+    blocks, num_topics = pairs.blocks, log_beta.shape[1]
 
-    def chunk(counts: jax.Array, data: tuple) -> tuple[jax.Array, tuple]:
-        slot, term, count, rows = data
-        prior, log_beta_w = alpha[rows], log_beta[term]
+    def block(b: jax.Array, carry: tuple) -> tuple:
+        counts, gammas, words = carry
+        rows, first, depth = blocks.rows[0, b], blocks.start[0, b], blocks.depth[0, b]
+        prior = alpha[rows].T
+        constant = gammaln(prior.sum(0)) - gammaln(prior).sum(0)
+
+        def phi(n: jax.Array, e_log_theta: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+            """count * phi of the block's n-th pairs, count * log of phi's normaliser, and the terms."""
+            term, count = blocks.terms[0, first + n], pairs.repeats[first + n]
+            # (7) without the response: phi proportional to exp{E[log theta] + E[log p(w | beta)]}
+            logits = e_log_theta + log_beta.at[term].get(mode="clip").T  # clip: padding
+            top = logits.max(0)
+            weight = jnp.exp(logits - top)
+            mass = weight.sum(0)
+            return weight * (count / mass), count * (top + jnp.log(mass)), term
 
         def evaluate(gamma: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-            e_log_theta = digamma(gamma) - digamma(gamma.sum(-1, keepdims=True))
-            # (7) without the response: phi proportional to exp{E[log theta] + E[log p(w | beta)]}
-            logits = e_log_theta[slot] + log_beta_w
-            top = logits.max(-1, keepdims=True)
-            weight = jnp.exp(logits - top)
-            total = weight.sum(-1, keepdims=True)
-            phi = weight * (count[:, None] / total)
-            words = jax.ops.segment_sum(count * (jnp.log(total) + top)[:, 0], slot, len(rows))
-            proportions = ((prior - gamma) * e_log_theta + gammaln(gamma) - gammaln(prior)).sum(-1)
-            totals = gammaln(prior.sum(-1)) - gammaln(gamma.sum(-1))
-            return words + proportions + totals, phi, jax.ops.segment_sum(phi, slot, len(rows))
+            """The bound at gamma and its best phi, the words' part of it, and the sums of that phi."""
+            e_log_theta = digamma(gamma) - digamma(gamma.sum(0))
+
+            def place(n: jax.Array, carry: tuple) -> tuple:
+                tokens, words = carry
+                here, log_mass, _ = phi(n, e_log_theta)
+                return tokens + here, words + log_mass
+
+            start = jnp.zeros_like(gamma), jnp.zeros(gamma.shape[1])
+            tokens, words = jax.lax.fori_loop(0, depth, place, start)
+            proportions = ((prior - gamma) * e_log_theta + gammaln(gamma)).sum(0) - gammaln(gamma.sum(0))
+            return words + proportions + constant, words, tokens
 
         def step(state: tuple) -> tuple:
-            i, gamma, bound, tokens, moving = state
-            # (6), where it is not yet settled
-            proposal = jnp.where(moving[:, None], prior + tokens, gamma)
-            new, _, tokens = evaluate(proposal)
-            return i + 1, proposal, new, tokens, moving & (jnp.abs(new - bound) > e_tolerance * jnp.abs(new))
+            i, gamma, bound, _, tokens, moving = state
+            # (6)
+            gamma = jnp.where(moving, prior + tokens, gamma)
+            new, words, tokens = evaluate(gamma)
+            return i + 1, gamma, new, words, tokens, moving & (jnp.abs(new - bound) > e_tolerance * jnp.abs(new))
 
-        bound, _, tokens = evaluate(gamma[rows])
-        state = 0, gamma[rows], bound, tokens, jnp.ones(len(rows), bool)
-        state = jax.lax.while_loop(lambda state: (state[0] < e_iterations) & state[4].any(), step, state)
-        _, settled, bound, _, _ = state
-        _, phi, _ = evaluate(settled)
-        return counts.at[term].add(phi), (settled, bound)
+        start = gamma[rows].T
+        state = 0, start, *evaluate(start), jnp.ones(len(rows), bool)
+        state = jax.lax.while_loop(lambda state: (state[0] < e_iterations) & state[5].any(), step, state)
+        _, settled, _, in_block, _, _ = state
+        e_log_theta = digamma(settled) - digamma(settled.sum(0))
 
-    start = jnp.zeros((num_terms, log_beta.shape[1]))
-    data = chunks.slot, chunks.term, chunks.count, chunks.rows
-    counts, (gamma, bound) = jax.lax.scan(chunk, start, data)
-    return gamma.reshape(-1, gamma.shape[-1])[chunks.place], bound.reshape(-1)[chunks.place], counts
+        def add(n: jax.Array, counts: jax.Array) -> jax.Array:
+            here, _, term = phi(n, e_log_theta)
+            return counts.at[term].add(here.T)
+
+        counts = jax.lax.fori_loop(0, depth, add, counts)
+        return counts, gammas.at[b].set(settled.T), words.at[b].set(in_block)
+
+    shape = blocks.rows.shape[1:]
+    carry = jnp.zeros_like(log_beta), jnp.zeros((*shape, num_topics)), jnp.zeros(shape)
+    counts, gammas, words = jax.lax.fori_loop(0, shape[0], block, carry)
+    return gammas.reshape(-1, num_topics)[blocks.lane], words.reshape(-1)[blocks.lane], counts
 
 
 def fold_in(
@@ -134,14 +138,12 @@ def fold_in(
     of zeros, as its zbar.
     """
     assert documents.pairs is not None
-    num_topics, num_terms = beta.shape
-    chunks = chunked(documents.pairs, documents.num_documents, num_topics)
+    num_topics = beta.shape[0]
+    pairs = pair_blocks(documents.pairs, documents.num_documents, beta.shape[1])
     log_beta = jnp.log(jnp.maximum(beta, jnp.finfo(jnp.float32).tiny)).T
     alpha = jnp.broadcast_to(jnp.asarray(alpha, jnp.float32), (documents.num_documents, num_topics))
     start = alpha + documents.lengths[:, None] / num_topics
-    gamma, _, _ = settle(
-        chunks, log_beta, alpha, start, num_terms=num_terms, e_tolerance=e_tolerance, e_iterations=e_iterations
-    )
+    gamma, _, _ = settle(pairs, log_beta, alpha, start, e_tolerance, e_iterations)
     return gamma, (gamma - alpha) / jnp.maximum(documents.lengths, 1.0)[:, None]
 
 
@@ -164,8 +166,8 @@ class Words:
         extra = sorted((set(reading.latent) | set(reading.observed)) - {self.theta, self.topics.name})
         if extra:
             refuse(reading, extra[0], "no words depend on it and it is no response that vem knows")
-        self.num_topics, self.num_terms = self.topics.prior.shape
-        self.pairs = chunked(distinct_pairs(reading.corpus), len(reading.corpus), self.num_topics)
+        self.num_topics = len(self.topics.prior)
+        self.pairs = pair_blocks(distinct_pairs(reading.corpus), *reading.corpus.counts.shape)
         self.lengths = reading.corpus.lengths.astype(np.float64)
 
     def start(self, rng: np.random.Generator) -> WordsState:
@@ -177,16 +179,15 @@ class Words:
         shape = len(self.lengths), self.num_topics
         alpha = jnp.broadcast_to(jnp.asarray(state.alpha, jnp.float32), shape)
         start = alpha + jnp.asarray(self.lengths, jnp.float32)[:, None] / self.num_topics if fresh else state.gamma
-        gamma, bound, counts = settle(
-            self.pairs, log_beta, alpha, start, num_terms=self.num_terms,
-            e_tolerance=self.settings.e_tolerance, e_iterations=self.settings.e_iterations,
-        )  # fmt: skip
+        limits = self.settings.e_tolerance, self.settings.e_iterations
+        gamma, words, counts = settle(self.pairs, log_beta, alpha, start, *limits)
+        bound = np.asarray(words, np.float64) + dirichlet_bound(state.alpha, np.asarray(gamma, np.float64))
         counts = np.asarray(counts, np.float64).T
-        return state._replace(gamma=gamma, counts=counts, bound=np.asarray(bound, np.float64))
+        return state._replace(gamma=gamma, counts=counts, bound=bound)
 
-    def maximise(self, state: WordsState) -> WordsState:
+    def maximise(self, state: WordsState, fresh: bool) -> WordsState:
         alpha = state.alpha
-        if self.settings.estimate_alpha:
+        if self.settings.estimate_alpha and not fresh:
             alpha = fit_alpha(alpha, expected_log(np.asarray(state.gamma, np.float64)))
         return state._replace(topics=self.topics.update(state.counts), alpha=alpha)
 

@@ -18,6 +18,7 @@ from topiczoo.corpora.layouts import documents
 
 from .assignments import Assigned
 from .blocks import Block, DirichletBlock, GaussianBlock, LabelBlock, ScaleBlock, few
+from .border import check_counts
 from .chains import Schedule, chunk_size, run_chains
 from .fit import Fit
 from .reading import BETA, THETA, Reading, read, unwrapped
@@ -58,13 +59,16 @@ def gibbs(
     served which site); every other continuous site is drawn by NUTS given the rest.
     """
     reading = read(story, corpus, y, arguments)
-    _check_counts(num_warmup=num_warmup, num_samples=num_samples, num_chains=num_chains, thinning=thinning)
+    check_counts(num_warmup=num_warmup, num_samples=num_samples, num_chains=num_chains, thinning=thinning)
     devices = jax.devices()
     alone = num_chains == 1 and len(devices) > 1 and reading.has_words
     mesh = Mesh(np.asarray(devices), ("documents",)) if alone else None
     large = _large_sites(reading, num_samples // thinning * num_chains, keep)
     plan = choose_blocks(reading, mesh=mesh, draw_theta=reading.theta not in large, collapse=collapse)
-    data = documents(corpus, pairs=not reading.has_words, shards=len(devices) if reading.has_words else 0), _on_device(reading.y)
+    data = (
+        documents(corpus, pairs=not reading.has_words, shards=len(devices) if reading.has_words else 0),
+        _on_device(reading.y),
+    )
 
     snapshot = [site for site in large if reading.latent[site].document_axis is None]
     wanted = max(1, min(250, CHUNK_TOKENS // max(corpus.num_tokens, 1)))
@@ -89,15 +93,6 @@ def gibbs(
     )  # fmt: skip
 
 
-def _check_counts(**counts: Any) -> None:
-    for name, value in counts.items():
-        least = 0 if name == "num_warmup" else 1
-        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-            raise ValueError(f"{name} is {value!r}; give a whole number of at least {least}.")
-    if counts["num_samples"] % counts["thinning"]:
-        raise ValueError(f"thinning is {counts['thinning']}, which does not divide num_samples {counts['num_samples']}.")
-
-
 def _on_device(y: Any) -> Any:
     return jax.tree.map(jnp.asarray, y)
 
@@ -111,22 +106,27 @@ def _draw_bytes(reading: Reading, site: str) -> int:
 def _large_sites(reading: Reading, num_draws: int, keep: Sequence[str] | None) -> list[str]:
     unknown = set(keep or ()) - set(reading.latent)
     if unknown:
-        raise ValueError(f"keep names {sorted(unknown)}, which are no sites of the story; it has {sorted(reading.latent)}.")
+        raise ValueError(
+            f"keep names {sorted(unknown)}, which are no sites of the story; it has {sorted(reading.latent)}."
+        )
     return [
         site for site in reading.latent
         if (keep is None or site not in keep) and _draw_bytes(reading, site) * num_draws > BUDGET
     ]  # fmt: skip
 
 
-class _Only(Messenger):
-    """Leaves out the densities that NUTS does not need: those that its sites do not enter."""
+class _Without(Messenger):
+    """Leaves out densities of the story that NUTS does not need.
+
+    Sites of the story only: NumPyro adds factors of its own, the Jacobians of its transforms.
+    """
 
     def __init__(self, sites: set[str]) -> None:
         super().__init__(None)
         self.sites = sites
 
     def process_message(self, msg: dict) -> None:
-        if msg["type"] == "sample" and msg["name"] not in self.sites and msg["name"] != "z":
+        if msg["type"] == "sample" and msg["name"] in self.sites:
             msg["fn"] = msg["fn"].mask(False)
 
 
@@ -136,15 +136,15 @@ class _Model:
     def __init__(self, reading: Reading, by_nuts: Sequence[str]) -> None:
         self.reading = reading
         self.counted = reading.drives_words(by_nuts)
-        self.sites = reading.children(by_nuts) | (set() if reading.has_words else {"z"})
+        self.not_needed = {*reading.latent, *reading.observed} - reading.children(by_nuts)
 
     def __call__(self, corpus: Any, y: Any) -> None:
-        with _Centre(), Assigned(self.counted), _Only(self.sites):
+        with _Centre(), Assigned(self.counted), _Without(self.not_needed):
             self.reading.story(corpus, y)
 
 
 class _Centre(Messenger):
-    """Dirichlet sites start at the prior's mean: they are drawn before anybody reads them, and a gamma is dear to compile."""
+    """Dirichlet sites start at the prior's mean: they are drawn before anybody reads them; gammas are dear to compile."""
 
     def process_message(self, msg: dict) -> None:
         if msg["type"] == "sample" and msg["value"] is None and isinstance(unwrapped(msg["fn"]), dist.Dirichlet):
@@ -165,9 +165,13 @@ class Plan:
         """NUTS comes before the discrete blocks, which are last."""
         return sum(not isinstance(block, TopicBlock | CollapsedBlock | LabelBlock) for block in self.blocks)
 
+    def model(self) -> Callable:
+        """The story as NumPyro's kernels see it."""
+        return _Model(self.reading, self.by_nuts)
+
     def kernel(self) -> Gibbs:
         """A fresh kernel: NumPyro's kernels keep what they learn at initialisation."""
-        model = _Model(self.reading, self.by_nuts)
+        model = self.model()
         pairs: list[tuple[Any, Sequence[str]]] = []
         for block in self.blocks:
             fresh = block.wrap_model(lambda _: model)
@@ -178,7 +182,9 @@ class Plan:
 
     def constrain(self, state: Any) -> dict[str, Any]:
         """Sites of the exact blocks; NUTS's are looked at in the draws."""
-        return {name: value for block in state.block_states if hasattr(block, "total") for name, value in block.z.items()}
+        return {
+            name: value for block in state.block_states if hasattr(block, "total") for name, value in block.z.items()
+        }
 
     def describe(self) -> dict[str, str]:
         served = {site: block.label for block in self.blocks for site in block.sites}
@@ -196,8 +202,8 @@ def choose_blocks(
     for name in discrete:
         if not LabelBlock.recognise(reading, name) or reading.has_words:
             raise ValueError(
-                f"Nobody owns the discrete site {name!r} of the story {reading.story.name!r}: only draw_words and one discrete "
-                "value a document are served; sum it out of the story by hand."
+                f"Nobody owns the discrete site {name!r} of the story {reading.story.name!r}: only draw_words and one "
+                "discrete value a document are served; sum it out of the story by hand."
             )
         last.append(LabelBlock(None, reading, [name]))
     if reading.has_words:
@@ -209,7 +215,9 @@ def choose_blocks(
             draw_theta = draw_theta or reading.parents[reading.theta] != {reading.theta}
         last.append(_topic_block(reading, collapsed, collapse, mesh, draw_theta))
         continuous = [name for name in continuous if name not in last[-1].sites]
-    blocks: list[Block] = [DirichletBlock(None, reading, [n]) for n in continuous if DirichletBlock.recognise(reading, n, small)]
+    blocks: list[Block] = [
+        DirichletBlock(None, reading, [n]) for n in continuous if DirichletBlock.recognise(reading, n, small)
+    ]
     rest = [name for name in continuous if not any(name in block.sites for block in blocks)]
     groups: list[list[str]] = []
     for name in rest:
@@ -233,8 +241,8 @@ def _topic_block(reading: Reading, collapsed: bool, collapse: str, mesh: Mesh | 
     beta_alone = reading.beta is not None and reading.children([reading.beta]) == {reading.beta}
     if not (collapsed and beta_alone and isinstance(reading.latent[reading.beta].prior, dist.Dirichlet)):
         raise ValueError(
-            f"collapse='topics' needs Dirichlet sites theta and beta that only the words read; the story {reading.story.name!r} has "
-            "others: use collapse='proportions'."
+            f"collapse='topics' needs Dirichlet sites theta and beta that only the words read; the story "
+            f"{reading.story.name!r} has others: use collapse='proportions'."
         )
     return CollapsedBlock(None, reading)
 
@@ -263,4 +271,6 @@ def reset_totals(state: Any) -> Any:
 
 def totals(state: Any) -> dict[str, jax.Array]:
     """The running sums of the blocks."""
-    return {name: value for block in state.block_states if hasattr(block, "total") for name, value in block.total.items()}
+    return {
+        name: value for block in state.block_states if hasattr(block, "total") for name, value in block.total.items()
+    }

@@ -7,7 +7,7 @@ scale, exact and uniformly fast for all parameters.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -49,7 +49,7 @@ def _envelope(order: jax.Array, omega_squared: jax.Array) -> _Envelope:
 class GeneralizedInverseGaussian(dist.Distribution):
     """GIG(order, a, b) on the positive numbers; a or b may be zero where the law is still proper."""
 
-    arg_constraints = {
+    arg_constraints: ClassVar = {
         "order": constraints.real, "a": constraints.nonnegative, "b": constraints.nonnegative,
     }  # fmt: skip
     support = constraints.positive
@@ -84,10 +84,14 @@ class GeneralizedInverseGaussian(dist.Distribution):
             u, v, w = jax.random.uniform(proposal_key, (3, *shape), minval=jnp.finfo(jnp.float32).tiny)
             place, total = u * (p + q + r), jnp.log(v)
             new = jnp.where(
-                place < q, q * v - flat_left, jnp.where(place < q + r, flat_right - r * total, p * total - flat_left)
+                place < q,
+                q * v - flat_left,
+                jnp.where(place < q + r, flat_right - r * total, p * total - flat_left),
             )
             log_hat = jnp.where(
-                new > flat_right, -eta - zeta * (new - t), jnp.where(new < -flat_left, -theta + xi * (new + s), 0.0)
+                new > flat_right,
+                -eta - zeta * (new - t),
+                jnp.where(new < -flat_left, -theta + xi * (new + s), 0.0),
             )
             ok = jnp.log(w) + log_hat <= envelope.psi(new)
             return key, jnp.where(accepted, x, new), accepted | ok | jnp.isnan(p)
@@ -101,8 +105,12 @@ class GeneralizedInverseGaussian(dist.Distribution):
         x = jnp.log(value) - log_scale
         # the normaliser by the trapezoid rule, which is very good for a smooth log-concave density on the line
         grid = jnp.linspace(-1.0, 1.0, 801).reshape(-1, *(1,) * len(self.batch_shape))
-        width = jnp.where(grid < 0, envelope.s + 25 / envelope.slope(-envelope.s), envelope.t - 25 / envelope.slope(envelope.t))
+        width = jnp.where(
+            grid < 0,
+            envelope.s + 25 / envelope.slope(-envelope.s),
+            envelope.t - 25 / envelope.slope(envelope.t),
+        )
         places = grid * width
         steps = jnp.gradient(places, axis=0)
         log_normaliser = jax.nn.logsumexp(envelope.psi(places) + jnp.log(steps), axis=0)
-        return envelope.psi(jnp.where(self.order < 0, -x, x)) - log_normaliser - jnp.log(value)
+        return envelope.psi(jnp.where(self.order < 0, -x, x)) - log_normaliser - jnp.log(jnp.asarray(value))

@@ -251,9 +251,9 @@ def sigma_points(mean: jax.Array, covariance: jax.Array, nodes: int) -> tuple[ja
     """
     size = mean.shape[-1]
     if size == 1:
-        at, weights = np.polynomial.hermite_e.hermegauss(nodes)
+        at, hermite = np.polynomial.hermite_e.hermegauss(nodes)
         step = jnp.sqrt(covariance[..., 0] + 1e-10)
-        return mean + jnp.asarray(at, mean.dtype)[:, None, None] * step, jnp.log(weights / weights.sum())
+        return mean + jnp.asarray(at, mean.dtype)[:, None, None] * step, jnp.log(hermite / hermite.sum())
     kappa = max(0, 3 - size)
     jitter = 1e-10 + 1e-5 * jnp.trace(covariance, axis1=-2, axis2=-1) / size
     root = jnp.linalg.cholesky(covariance + jitter[:, None, None] * jnp.eye(size))

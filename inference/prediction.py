@@ -58,7 +58,15 @@ class Prediction:
         return pd.DataFrame({"mean": self.mean, "low": low, "high": high}, index=pd.Index(self.names, name="document"))
 
 
-def predict(fit: Fit, corpus: Corpus, *, seed: int = 0, most_draws: int = 100, num_burn: int = 20, progress_bar: bool = False) -> Any:
+def predict(
+    fit: Fit,
+    corpus: Corpus,
+    *,
+    seed: int = 0,
+    most_draws: int = 100,
+    num_burn: int = 20,
+    progress_bar: bool = False,
+) -> Any:
     """Posterior predictive draws of the response of new documents.
 
     For each posterior draw (``most_draws`` a chain at the most) the topics of the new documents move by one sweep given
@@ -74,7 +82,11 @@ def predict(fit: Fit, corpus: Corpus, *, seed: int = 0, most_draws: int = 100, n
     predictions = {}
     for name in folding.responses:
         draws = np.concatenate([part[name]["draw"] for part in parts])
-        probabilities = np.concatenate([part[name]["probabilities"] for part in parts]) if "probabilities" in parts[0][name] else None
+        probabilities = (
+            np.concatenate([part[name]["probabilities"] for part in parts])
+            if "probabilities" in parts[0][name]
+            else None
+        )
         expected = np.concatenate([part[name].get("mean", part[name]["draw"]) for part in parts])
         predictions[name] = Prediction(
             np.asarray(corpus.names), expected.mean(0), draws,
@@ -84,7 +96,15 @@ def predict(fit: Fit, corpus: Corpus, *, seed: int = 0, most_draws: int = 100, n
     return predictions if len(predictions) > 1 else next(iter(predictions.values()))
 
 
-def transform(fit: Fit, corpus: Corpus, *, seed: int = 0, most_draws: int = 100, num_burn: int = 20, progress_bar: bool = False) -> np.ndarray:
+def transform(
+    fit: Fit,
+    corpus: Corpus,
+    *,
+    seed: int = 0,
+    most_draws: int = 100,
+    num_burn: int = 20,
+    progress_bar: bool = False,
+) -> np.ndarray:
     """Expected topic proportions of new documents given their words, [documents, topics].
 
     With several chains the first is used: topics of different chains are different topics.
@@ -99,7 +119,9 @@ class _Folding:
 
     def __init__(self, fit: Fit, corpus: Corpus, chains: Sequence[int] | None = None) -> None:
         if not isinstance(corpus, Corpus):
-            raise TypeError(f"corpus is a {type(corpus).__name__}; make a Corpus of it, e.g. Corpus.from_counts(counts).")
+            raise TypeError(
+                f"corpus is a {type(corpus).__name__}; make a Corpus of it, e.g. Corpus.from_counts(counts)."
+            )
         self.fit = fit
         self.chains = chains or range(next(iter(fit.global_draws().values())).shape[0])
         story = Story(fit.story.function, fit.story.arguments)
@@ -148,9 +170,7 @@ class _Folding:
         """One sweep of the new documents' topics, and what follows from them."""
         sweep_key, response_key = jax.random.split(key)
         mesh = Mesh(np.asarray(self.devices), ("documents",)) if len(self.devices) > 1 else None
-        z = sweep(
-            sweep_key, z, self.reading, self.corpus, None, values, collapsed=True, supervised=False, mesh=mesh
-        )
+        z = sweep(sweep_key, z, self.reading, self.corpus, None, values, collapsed=True, supervised=False, mesh=mesh)
         alpha = read_weights(self.reading, self.corpus, None, values, collapsed=True).proportions
         theta = z.document_topic + alpha
         out: dict[str, Any] = {"theta": theta / theta.sum(-1, keepdims=True)}
@@ -168,7 +188,9 @@ class _Folding:
             out[name] = {"draw": draw}
             if fn.has_enumerate_support:
                 classes = fn.enumerate_support(expand=False)
-                out[name]["probabilities"] = jnp.exp(jax.vmap(fn.log_prob)(jnp.broadcast_to(classes, (classes.shape[0], *draw.shape)))).T
+                out[name]["probabilities"] = jnp.exp(
+                    jax.vmap(fn.log_prob)(jnp.broadcast_to(classes, (classes.shape[0], *draw.shape)))
+                ).T
             try:
                 out[name]["mean"] = jnp.broadcast_to(fn.mean, draw.shape)
             except NotImplementedError:

@@ -141,6 +141,12 @@ def log_prob(site: dict) -> jax.Array:
     return value if site["scale"] is None else value * site["scale"]
 
 
+def total(trace: Mapping[str, dict], names: Sequence[str] | None = None) -> jax.Array:
+    """The log-density of some sample sites of a trace, or of all."""
+    sites = [site for name, site in trace.items() if site["type"] == "sample" and (names is None or name in names)]
+    return jnp.sum(jnp.stack([log_prob(site).sum() for site in sites]))
+
+
 @dataclass(frozen=True)
 class Site:
     """A latent site of a story."""
@@ -166,6 +172,9 @@ class Reading:
     def __init__(self, story: Story, corpus: Corpus, y: Any = None, *, predicting: bool = False) -> None:
         self.story = story
         self.corpus, self.y = corpus, y
+        self.theta: Any = None  # name of the site given to draw_words as theta, if it is a site; likewise beta
+        self.beta: Any = None
+        self.num_topics: Any = None
         rows = np.resize(self._typical_rows(), 3)
         self.few_corpus = corpus[rows]
         self._slices = {n: self._slice(rows[:n]) for n in (2, 3)}
@@ -230,7 +239,10 @@ class Reading:
         variants = {}
         topics = self.story.arguments.get("num_topics", self.story.defaults.get("num_topics"))
         if topics is not None:
-            variants["topic"] = self._slices[3][0], Story(self.story.function, {**self.story.arguments, "num_topics": topics + 1})
+            variants["topic"] = (
+                self._slices[3][0],
+                Story(self.story.function, {**self.story.arguments, "num_topics": topics + 1}),
+            )
         corpus = self._slices[3][0]
         variants["term"] = replace(corpus, num_terms=corpus.num_terms + 1), self.story
         axes = {name: {self.latent[name].document_axis: "document"} for name in self.latent}
@@ -248,7 +260,8 @@ class Reading:
             for name, shape in shapes.items():
                 axes[name].setdefault(_changed_axis(self.latent[name].shape, shape), dim)
         return {
-            name: tuple(axes[name].get(axis) for axis in range(-len(site.shape), 0)) for name, site in self.latent.items()
+            name: tuple(axes[name].get(axis) for axis in range(-len(site.shape), 0))
+            for name, site in self.latent.items()
         }
 
     def _few_values(self) -> dict[str, jax.Array]:
@@ -256,7 +269,8 @@ class Reading:
 
         @jax.jit
         def draw(few: Any) -> dict[str, jax.Array]:
-            trace = run(self.story, *few, {}, Answer(zbar=lambda theta: theta))
+            few_documents, few_y = few
+            trace = run(self.story, few_documents, few_y, {}, Answer(zbar=lambda theta: theta))
             return {name: jnp.asarray(trace[name]["value"]) for name in self.latent}
 
         return draw(self._slices[3])
@@ -333,16 +347,20 @@ class Reading:
         corpus, y = self.few_documents, self.few_y
         zbar = jnp.asarray(np.random.default_rng(0).dirichlet(np.ones(self.num_topics), 3), jnp.float32)
 
-        def terms(rows: Sequence[int], zbar: jax.Array) -> np.ndarray:
-            rows = np.asarray(rows)
+        def terms(places: Sequence[int], zbar: jax.Array) -> np.ndarray:
+            rows = jnp.asarray(places)
             few = jax.tree.map(lambda leaf: leaf[rows], y)
             values = self.take(self.few_values, rows)
-            evaluate = jax.jit(lambda zbar: self.document_terms(self.below, corpus.take(rows), few, values, Answer(zbar)))
+            evaluate = jax.jit(
+                lambda zbar: self.document_terms(self.below, corpus.take(rows), few, values, Answer(zbar))
+            )
             return np.asarray(evaluate(zbar[rows]))
 
         whole = terms([0, 1, 2], zbar)
         moved = terms([0, 1, 2], zbar.at[2].set(jnp.roll(zbar[2], 1)))
-        if not (np.allclose(whole[:2], terms([0, 1], zbar), rtol=1e-4) and np.allclose(whole[:2], moved[:2], rtol=1e-4)):
+        if not (
+            np.allclose(whole[:2], terms([0, 1], zbar), rtol=1e-4) and np.allclose(whole[:2], moved[:2], rtol=1e-4)
+        ):
             raise ValueError(
                 f"The story {self.story.name!r} links documents: another document's topics change a document's terms at "
                 f"{', '.join(map(repr, self.below))}, so topics cannot be drawn for documents side by side; "

@@ -66,7 +66,12 @@ def save(fit: Fit, path: str | Path) -> Path:
         "info": _json(fit.info),
     }
     tree["corpus"] = xr.DataTree(
-        xr.Dataset({"vocabulary": ("term", fit.vocabulary.astype(str)), "document_names": ("document", fit.document_names.astype(str))})
+        xr.Dataset(
+            {
+                "vocabulary": ("term", fit.vocabulary.astype(str)),
+                "document_names": ("document", fit.document_names.astype(str)),
+            }
+        )
     )
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
     os.close(handle)
@@ -92,20 +97,33 @@ def load(path: str | Path, story: Callable | None = None) -> Fit:
         tree = tree.load()
         tree.close()
     except Exception as error:
-        raise ValueError(f"{str(path)!r} cannot be read as netCDF: it is truncated or of another kind; save the fit again.") from error
+        raise ValueError(
+            f"{str(path)!r} cannot be read as netCDF: it is truncated or of another kind; save the fit again."
+        ) from error
     if tree.attrs.get("format") != FORMAT:
         raise ValueError(f"{str(path)!r} is not a topiczoo fit; give a file written by Fit.save.")
     if tree.attrs["version"] > VERSION:
-        raise ValueError(f"{str(path)!r} was written by a newer topiczoo (file version {tree.attrs['version']}); update topiczoo.")
+        raise ValueError(
+            f"{str(path)!r} was written by a newer topiczoo (version {tree.attrs['version']}); update topiczoo."
+        )
     bound = Story(story or _find_story(tree.attrs, path), json.loads(tree.attrs["arguments"]))
     bound.dims = {name: tuple(dims) for name, dims in json.loads(tree.attrs["dims"]).items()}
     vocabulary, names = (np.asarray(tree["corpus"][name].values, str) for name in ("vocabulary", "document_names"))
-    groups = {name: _arrays(tree[name]) if name in tree.children else {} for name in ("posterior", "sample_stats", "snapshots", "means")}
+    groups = {
+        name: _arrays(tree[name]) if name in tree.children else {}
+        for name in ("posterior", "sample_stats", "snapshots", "means")
+    }
     return Fit(
-        bound, _Labels(vocabulary, names), groups["posterior"], engine=tree.attrs["engine"], info=json.loads(tree.attrs["info"]),
-        statistics=groups["sample_stats"], means=groups["means"], snapshots=groups["snapshots"],
+        bound,
+        _Labels(vocabulary, names),
+        groups["posterior"],
+        engine=tree.attrs["engine"],
+        info=json.loads(tree.attrs["info"]),
+        statistics=groups["sample_stats"],
+        means=groups["means"],
+        snapshots=groups["snapshots"],
         snapshot_index=tree["snapshots"]["draw"].values if groups["snapshots"] else None,
-    )  # fmt: skip
+    )
 
 
 class _Labels(NamedTuple):
@@ -124,7 +142,8 @@ def _find_story(attrs: Mapping[str, Any], path: Path) -> Callable:
         return getattr(importlib.import_module(attrs["story_module"]), attrs["story"])
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(
-            f"The story {attrs['story']!r} of {str(path)!r} is not found in module {attrs['story_module']!r}; pass it: load(path, story=...)."
+            f"The story {attrs['story']!r} of {str(path)!r} is not found in module {attrs['story_module']!r}; "
+            "pass it: load(path, story=...)."
         ) from error
 
 

@@ -166,7 +166,8 @@ def sweep(
         def one_block(block: jax.Array, carry: tuple) -> tuple:
             topics, counts = carry
             here = rows[block]
-            walk = BlockSweep(reading, collapsed, supervised, weights, *data, here, lengths[block])
+            corpus, y, values = data
+            walk = BlockSweep(reading, collapsed, supervised, weights, corpus, y, values, here, lengths[block])
 
             def one_place(n: jax.Array, carry: tuple) -> tuple:
                 topics, lanes = carry

@@ -12,14 +12,19 @@ from .assignments import Assigned, Assignments
 from .blocks import Block
 from .gamma import dirichlet
 from .reading import Reading, run
-from .sweep import BlockSweep, Lanes, categorical, concentration, read_weights, sweep
+from .sweep import BlockSweep, categorical, concentration, read_weights, sweep
 
 
 class TopicBlock(Block):
     """z by the topic sweep, and with it theta where theta is integrated out of the sweep."""
 
     def __init__(
-        self, model: Callable | None, reading: Reading, collapsed: bool, mesh: Any = None, draw_theta: bool = True
+        self,
+        model: Callable | None,
+        reading: Reading,
+        collapsed: bool,
+        mesh: Any = None,
+        draw_theta: bool = True,
     ) -> None:
         super().__init__(model, reading, ["z", reading.theta] if collapsed else ["z"])
         self.collapsed, self.mesh, self.draw_theta = collapsed, mesh, draw_theta
@@ -42,11 +47,12 @@ class TopicBlock(Block):
     def token_weights(self, values: dict, corpus: Any, y: Any, document: int, n: int) -> jax.Array:
         """log p(z_dn = k | the rest) up to a constant, [topics], for checking against the story."""
         blocks = corpus.blocks
-        _, num_blocks, width = blocks.lengths.shape
         shard, block, lane = jnp.unravel_index(blocks.lane[document], blocks.lengths.shape)
         weights = read_weights(self.reading, corpus, y, values, self.collapsed)
         rows, lengths = blocks.rows[shard, block], blocks.lengths[shard, block]
-        walk = BlockSweep(self.reading, self.collapsed, bool(self.reading.below), weights, corpus, y, values, rows, lengths)
+        walk = BlockSweep(
+            self.reading, self.collapsed, bool(self.reading.below), weights, corpus, y, values, rows, lengths
+        )
         place = blocks.start[shard, block] + n
         counts = jnp.where(lengths > 0, values["z"].document_topic[rows].T, 0.0)
         lanes = walk.move(walk.start(counts), values["z"].topics[shard, place], -(n < lengths).astype(jnp.float32))
@@ -74,8 +80,14 @@ class CollapsedBlock(Block):
         alpha = jnp.broadcast_to(weights.proportions, values[reading.theta].shape)
         total = gamma.sum(1)
 
-        def log_weights(document: jax.Array, term: jax.Array, counts: jax.Array, topic_term: jax.Array, topic: jax.Array) -> jax.Array:
-            log_weight = jnp.log(counts + alpha[document]) + jnp.log(topic_term[:, term] + gamma[:, term]) - jnp.log(topic + total)
+        def log_weights(
+            document: jax.Array, term: jax.Array, counts: jax.Array, topic_term: jax.Array, topic: jax.Array
+        ) -> jax.Array:
+            log_weight = (
+                jnp.log(counts + alpha[document])
+                + jnp.log(topic_term[:, term] + gamma[:, term])
+                - jnp.log(topic + total)
+            )
             if not reading.below:
                 return log_weight
             row, length = document[None], corpus.lengths[document][None]
@@ -96,14 +108,20 @@ class CollapsedBlock(Block):
             shard, place, lane = jnp.unravel_index(i, blocks.terms.shape)
             block = jnp.searchsorted(blocks.start[shard] + blocks.depth[shard], place, side="right")
             n = place - blocks.start[shard, block]
-            document, term, old = blocks.rows[shard, block, lane], blocks.terms[shard, place, lane], topics[shard, place, lane]
+            document, term, old = (
+                blocks.rows[shard, block, lane],
+                blocks.terms[shard, place, lane],
+                topics[shard, place, lane],
+            )
             step = jnp.where((block < blocks.start.shape[1]) & (n < blocks.lengths[shard, block, lane]), 1.0, 0.0)
 
             def move(carry: tuple, k: jax.Array, step: jax.Array) -> tuple:
                 document_topic, topic_term, topic = carry
                 return (
-                    document_topic.at[document, k].add(step), topic_term.at[k, term].add(step, mode="drop"), topic.at[k].add(step),
-                )  # fmt: skip
+                    document_topic.at[document, k].add(step),
+                    topic_term.at[k, term].add(step, mode="drop"),
+                    topic.at[k].add(step),
+                )
 
             tables = move((document_topic, topic_term, topic), old, -step)
             logits = log_weights(document, jnp.minimum(term, corpus.num_terms - 1), tables[0][document], *tables[1:])
@@ -119,8 +137,15 @@ class CollapsedBlock(Block):
             counts + concentration(trace[site]["fn"])
             for site, counts in ((reading.theta, document_topic), (reading.beta, topic_term))
         )
-        new = {"z": Assignments(topics, document_topic, topic_term), reading.theta: dirichlet(theta_key, theta), reading.beta: dirichlet(beta_key, beta)}
-        means = {reading.theta: theta / theta.sum(-1, keepdims=True), reading.beta: beta / beta.sum(-1, keepdims=True)}
+        new = {
+            "z": Assignments(topics, document_topic, topic_term),
+            reading.theta: dirichlet(theta_key, theta),
+            reading.beta: dirichlet(beta_key, beta),
+        }
+        means = {
+            reading.theta: theta / theta.sum(-1, keepdims=True),
+            reading.beta: beta / beta.sum(-1, keepdims=True),
+        }
         return new, means
 
     def token_weights(self, values: dict, corpus: Any, y: Any, document: int, n: int) -> jax.Array:

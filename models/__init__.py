@@ -3,8 +3,8 @@
 if not __name__.startswith("topiczoo."):
     raise ImportError(f"Import topiczoo.{__name__}; plain {__name__} would be a second copy of it.")
 
-from .latent_dirichlet import lda
 from .categorical_mixture import mixture
+from .latent_dirichlet import lda
 from .supervised import slda
 from .vocabulary import draw_bags, draw_words
 

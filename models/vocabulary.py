@@ -25,7 +25,7 @@ A story therefore never learns which engine runs it, and an engine never learns 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -120,7 +120,20 @@ def _as_array(name: str) -> Callable:
     return method
 
 
-for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "pow", "rmatmul", "neg", "len"):
+for _name in (
+    "add",
+    "radd",
+    "sub",
+    "rsub",
+    "mul",
+    "rmul",
+    "truediv",
+    "rtruediv",
+    "pow",
+    "rmatmul",
+    "neg",
+    "len",
+):
     setattr(Zbar, f"__{_name}__", _as_array(f"__{_name}__"))
 
 
@@ -132,7 +145,7 @@ class BagOfWords(dist.Distribution):
     it shape [topics, 1]): the table of log-probabilities is computed once for all topics.
     """
 
-    arg_constraints = {"beta": constraints.independent(constraints.simplex, 1)}
+    arg_constraints: ClassVar = {"beta": constraints.independent(constraints.simplex, 1)}
     support = constraints.nonnegative_integer
     pytree_data_fields = ("beta", "z", "lengths")
 

@@ -411,10 +411,7 @@ def test_read_csv_refuses_other_endings(tmp_path):
 def write_ldac(path, corpus):
     lines = []
     for document in corpus:
-        pairs = [
-            f"{term}:{count}"
-            for term, count in zip(document.counts.indices, document.counts.data, strict=True)
-        ]
+        pairs = [f"{term}:{count}" for term, count in zip(document.counts.indices, document.counts.data, strict=True)]
         lines.append(" ".join([str(len(pairs)), *pairs]))
     path.write_text("\n".join(lines) + "\n")
 

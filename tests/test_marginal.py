@@ -11,6 +11,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from numpyro.infer.util import log_density
+
 from topiczoo import corpora, models
 from topiczoo.corpora.layouts import documents
 from topiczoo.inference.marginal import Marginal, sigma_points

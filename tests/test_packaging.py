@@ -14,9 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SUBPACKAGES = ["corpora", "diagnostics", "inference", "models"]
-PACKAGE_FOLDERS = {
-    name: ROOT / folder for name, folder in PYPROJECT["tool"]["setuptools"]["package-dir"].items()
-}
+PACKAGE_FOLDERS = {name: ROOT / folder for name, folder in PYPROJECT["tool"]["setuptools"]["package-dir"].items()}
 
 
 def python(code, cwd, **environment):

@@ -74,8 +74,7 @@ def test_each_opinion_on_each_aspect_has_its_own_words(name):
     analyze = CountVectorizer(stop_words="english").build_analyzer()
     aspect = reviews.ASPECTS[name]
     good, bad = (
-        {word for phrases in w for text in phrases for word in analyze(text)}
-        for w in (aspect.good, aspect.bad)
+        {word for phrases in w for text in phrases for word in analyze(text)} for w in (aspect.good, aspect.bad)
     )
     assert len(good - bad) >= 25
     assert len(bad - good) >= 25

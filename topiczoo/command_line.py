@@ -24,7 +24,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("topiczoo", description="Topic models for text with responses, as editable stories.")
+    parser = argparse.ArgumentParser(
+        "topiczoo", description="Topic models for text with responses, as editable stories."
+    )
     commands = parser.add_subparsers(dest="command", required=True)
 
     demo = commands.add_parser("demo", help="fit supervised LDA to simulated restaurant reviews and look at it")
@@ -40,7 +42,9 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument("out", help="where the fit is saved (netCDF)")
     fit.add_argument("--text", default="text", help="column of texts")
     fit.add_argument("--y", help="column of responses")
-    fit.add_argument("--standardise", action="store_true", help="fit y in standard units; predictions come back in its own")
+    fit.add_argument(
+        "--standardise", action="store_true", help="fit y in standard units; predictions come back in its own"
+    )
     fit.add_argument("--engine", default="gibbs", choices=["gibbs", "nuts", "svi", "vem"])
     fit.add_argument("--seed", type=int, default=0)
     fit.add_argument("--min-df", type=int, default=2, help="leave out terms of fewer documents")
@@ -71,7 +75,9 @@ def find_story(name: str) -> Callable:
 
     if ":" not in name:
         if name not in stories():
-            raise ValueError(f"{name!r} is no story of the zoo; there are {', '.join(stories())}, or give file.py:function.")
+            raise ValueError(
+                f"{name!r} is no story of the zoo; there are {', '.join(stories())}, or give file.py:function."
+            )
         return getattr(models, name)
     path, _, function = name.rpartition(":")
     if not Path(path).is_file():
@@ -89,7 +95,11 @@ def stories() -> list[str]:
     """Names of the zoo's stories: what models exports and takes a corpus."""
     from topiczoo import models
 
-    return [n for n in models.__all__ if next(iter(inspect.signature(getattr(models, n)).parameters)) == "corpus" and not n.startswith("draw")]
+    return [
+        n
+        for n in models.__all__
+        if next(iter(inspect.signature(getattr(models, n)).parameters)) == "corpus" and not n.startswith("draw")
+    ]
 
 
 def _settings(pairs: list[str]) -> dict[str, Any]:
@@ -110,8 +120,12 @@ def _models(options: argparse.Namespace) -> int:
 
     for name in stories():
         story = getattr(models, name)
-        defaults = {n: p.default for n, p in inspect.signature(story).parameters.items() if p.default is not p.empty and n != "y"}
-        print(f"{name}\n    {inspect.getdoc(story).splitlines()[0]}")
+        defaults = {
+            n: p.default
+            for n, p in inspect.signature(story).parameters.items()
+            if p.default is not p.empty and n != "y"
+        }
+        print(f"{name}\n    {(inspect.getdoc(story) or name).splitlines()[0]}")
         print("    " + ", ".join(f"{n}={value}" for n, value in defaults.items()))
     return 0
 
@@ -122,7 +136,10 @@ def _fit(options: argparse.Namespace) -> int:
     from topiczoo import corpora, inference
 
     story = find_story(options.story)
-    words = {"min_df": options.min_df, "stop_words": None if options.stop_words == "none" else options.stop_words}
+    words = {
+        "min_df": options.min_df,
+        "stop_words": None if options.stop_words == "none" else options.stop_words,
+    }
     data = corpora.read_csv(options.csv, options.text, y=options.y, empty="drop", **words)
     corpus, y = data if options.y else (data, None)
     print(f"{corpus!r}")
@@ -171,9 +188,8 @@ def print_topics(fit: Any, n: int = 8) -> None:
     table = frame.groupby("topic").agg(terms=("term", " ".join))
     if coefficient:
         first = frame.drop_duplicates("topic").set_index("topic")
-        table.insert(0, coefficient, [
-            f"{row[coefficient]:+.2f} [{row[coefficient + '_low']:+.2f}, {row[coefficient + '_high']:+.2f}]" for _, row in first.iterrows()
-        ])  # fmt: skip
+        columns = first[[coefficient, f"{coefficient}_low", f"{coefficient}_high"]].to_numpy()
+        table.insert(0, coefficient, [f"{mean:+.2f} [{low:+.2f}, {high:+.2f}]" for mean, low, high in columns])
         table = table.loc[first[coefficient].sort_values().index]
     print(table.to_string())
 

@@ -59,5 +59,7 @@ def demo(out: str, seed: int = 0) -> int:
     for name, value in rhat(quantities).items():
         print(f"  {float(value):6.3f}  {name}")
     print(f"  {float(np.median(rhat(expected)['predictions'])):6.3f}  predictions of unseen reviews (median)")
-    print(f"\nSaved to {fit.save(out)}; read it back with topiczoo.inference.load. {time.perf_counter() - began:.0f} s in all.")
+    print(
+        f"\nSaved to {fit.save(out)}; read it back with topiczoo.inference.load. {time.perf_counter() - began:.0f} s in all."
+    )
     return 0

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from numpyro.infer import NUTS
 
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 
+from .border import check_counts
 from .chains import Schedule, chunk_size, run_chains
 from .marginal import Marginal
 from .reading import read
@@ -82,11 +82,3 @@ def nuts(
         "divergences": int(drawn.statistics["diverging"].sum()), "interrupted": drawn.interrupted,
     }  # fmt: skip
     return Fit(reading.story, corpus, drawn.draws, engine="nuts", info=info, statistics=drawn.statistics)
-
-
-def check_counts(**counts: Any) -> None:
-    """Numbers of draws, steps and chains."""
-    for name, value in counts.items():
-        least = 0 if name == "num_warmup" else 1
-        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-            raise ValueError(f"{name} is {value!r}; give a whole number of at least {least}.")

@@ -6,12 +6,13 @@ The engine reads the story and takes the form that fits:
 * words and one normal response with mean ``zbar @ eta`` (:mod:`.expectations_normal`);
 * one discrete z a document and Dirichlet sites (:mod:`.expectations_enumerated`).
 
-A form has ``start(rng)``, ``expect(state)`` (the E-step), ``maximise(state)`` (the M-step), ``bound(state)`` and
-``marginals(state)``.
+A form has ``start(rng)``, ``expect(state, fresh)`` (the E-step), ``maximise(state, fresh)`` (the M-step),
+``bound(state)`` and ``marginals(state)``.
 
 An E-step that starts where the last one ended can only raise the bound, but keeps documents with the topics they
 first took: from uniform topics it ends several percent lower than E-steps that start afresh. So E-steps start afresh
-while the bound rises fast, and where the last one ended from then on, or as soon as a fresh one would let it fall.
+until the bound rests or a fresh one would let it fall, and from then on where the last one ended, until it rests again.
+alpha is estimated only then: while topics are still alike, all documents look alike, and alpha would run away.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from .reading import Reading, read
 __all__ = ["fold_in", "vem"]
 
 LARGEST_SITE = 2**28  # bytes: the draws of the largest site stay below
-FAST = 1e-3  # relative rise of the bound below which E-steps no longer start afresh
+FRESH = 10  # E-steps that start afresh at least: nearly equal topics rise slowly at first
 ROUNDING = 1e-6  # relative fall of the bound that float32 explains
 
 
@@ -44,7 +45,7 @@ class Form(Protocol):
 
     def start(self, rng: np.random.Generator) -> Any: ...
     def expect(self, state: Any, fresh: bool) -> Any: ...
-    def maximise(self, state: Any) -> Any: ...
+    def maximise(self, state: Any, fresh: bool) -> Any: ...
     def bound(self, state: Any) -> float: ...
     def marginals(self, state: Any) -> Marginals: ...
 
@@ -78,7 +79,7 @@ def vem(
     point
         "map": coefficients and noise are estimated under the story's priors. "mle": without them, as in the paper.
     estimate_alpha
-        Fit theta's prior by Newton's method, one alpha a topic; it starts from the story's.
+        Fit theta's prior by Newton's method, one alpha a topic, once the topics have settled under the story's.
     num_iterations, tolerance
         EM ends when the bound's relative change falls below ``tolerance``, or after so many iterations.
     e_iterations, e_tolerance
@@ -100,6 +101,7 @@ def vem(
     form = _form(reading, Settings(topics, point, estimate_alpha, e_tolerance, e_iterations))
     rng = np.random.default_rng(seed)
     state, info = _ascend(form, form.start(rng), reading, num_iterations, tolerance, progress_bar)
+    info["seed"] = seed
     alpha = getattr(state, "alpha", None)
     if alpha is not None and not (alpha.ndim == 2 and np.ptp(alpha, axis=0).any()):
         info["alpha"] = alpha if alpha.ndim == 1 else alpha[0]
@@ -127,22 +129,22 @@ def _ascend(
     form: Form, state: Any, reading: Reading, num_iterations: int, tolerance: float, progress_bar: bool
 ) -> tuple[Any, dict[str, Any]]:
     """E-steps and M-steps in turn until the bound rests."""
-    began, bounds, fresh = time.perf_counter(), [], True
+    began, fresh = time.perf_counter(), True
+    bounds: list[float] = []
     info: dict[str, Any] = {"bound": bounds, "converged": False, "interrupted": False}
     with tqdm(total=num_iterations, desc="EM", disable=not progress_bar) as bar:
         state = form.expect(state, fresh=True)
         bounds.append(_finite(form, state, reading))
         try:
             for i in range(1, num_iterations + 1):
-                moved, was_fresh = form.maximise(state), fresh
+                moved, was_fresh = form.maximise(state, fresh), fresh
                 new = form.expect(moved, fresh=fresh)
                 bound = _finite(form, new, reading)
-                if fresh and bound - bounds[-1] < FAST * abs(bounds[-1]):
-                    fresh = False
-                    if bound < bounds[-1]:
-                        new = form.expect(moved, fresh=False)
-                        bound = _finite(form, new, reading)
+                if fresh and bound < bounds[-1]:
+                    fresh, new = False, form.expect(moved, fresh=False)
+                    bound = _finite(form, new, reading)
                 rise = (bound - bounds[-1]) / abs(bounds[-1])
+                fresh = fresh and not (i >= FRESH and rise < tolerance)
                 if rise < -ROUNDING:
                     info["warning"] = f"the bound fell from {bounds[-1]:.8g} to {bound:.8g} in iteration {i}"
                     warnings.warn(f"vem stopped: {info['warning']}.", RuntimeWarning, stacklevel=3)

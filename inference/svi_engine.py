@@ -22,16 +22,18 @@ from tqdm.auto import tqdm
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Documents, Pairs, documents
 
+from .border import check_counts
 from .guides import Guide, PathwiseDirichlet
 from .marginal import Marginal
-from .nuts import check_counts
 from .reading import Reading, read
 
 if TYPE_CHECKING:
     from .fit import Fit
 
 NODES = 3
-BUDGET = 256 * 2**20  # bytes: of a site whose draws would take more the mean is kept, and fewer draws if not of documents
+BUDGET = (
+    256 * 2**20
+)  # bytes: of a site whose draws would take more the mean is kept, and fewer draws if not of documents
 LOOK = 50  # steps between two looks at the loss
 
 
@@ -212,7 +214,9 @@ class _Fitting:
         large = {name for name in guides if size[name] * num_draws > BUDGET}
         unstored = {name for name in large if self.guide.sites[name].document_axis is not None}
         fewer = min([num_draws, *(max(10, BUDGET // size[name]) for name in large - unstored)])
-        draws, means, snapshots = {}, {}, {}
+        draws: dict[str, np.ndarray] = {}
+        means: dict[str, np.ndarray] = {}
+        snapshots: dict[str, np.ndarray] = {}
         for place, (name, q) in enumerate(guides.items()):
             keys = jax.random.split(jax.random.fold_in(key, place), num_draws)
             if name in large:
@@ -234,7 +238,7 @@ class _Fitting:
             parts = [network(part, parameters) for part, _, _ in self.batches.in_order()]
             return PathwiseDirichlet(jnp.concatenate(parts))
         with handlers.substitute(data=parameters):
-            return self.guide.site(name, None, jnp.arange(len(self.reading.corpus)))
+            return self.guide.site(name, None, None)
 
 
 @jax.jit
