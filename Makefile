@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?=
+# Most of a test is compiling, which uses one core: as many workers as cores halve the time.
+WORKERS ?= 2
 
 BIN := $(VENV)/bin
 # Compiled programs are kept between runs: most of a test's time is XLA compiling. Only those worth keeping.
@@ -35,7 +37,7 @@ demo: $(VENV)/.stamp-test
 	$(BIN)/topiczoo demo
 
 test: $(VENV)/.stamp-test
-	$(CACHE) $(BIN)/pytest $(PYTEST_ARGS)
+	$(CACHE) $(BIN)/pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 lint: $(VENV)/.stamp-test
 	$(BIN)/ruff check .

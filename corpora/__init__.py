@@ -1,5 +1,8 @@
 """Documents as counts of terms: the `Corpus`, its readers, and a simulated demo corpus."""
 
+if not __name__.startswith("topiczoo."):
+    raise ImportError(f"Import topiczoo.{__name__}; plain {__name__} would be a second copy of it.")
+
 from .corpus import Corpus
 from .readers import read_csv, read_ldac
 from .reviews import load_reviews

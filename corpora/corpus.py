@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from scipy import sparse
 from sklearn.feature_extraction.text import CountVectorizer
+
+if TYPE_CHECKING:
+    from .layouts import Pairs
 
 _LARGEST_COUNT = np.iinfo(np.int32).max
 
@@ -238,6 +241,13 @@ class Corpus:
     def lengths(self) -> np.ndarray:
         """Tokens in each document, int64 [documents]."""
         return np.asarray(self.counts.sum(axis=1, dtype=np.int64))
+
+    @property
+    def pairs(self) -> Pairs:
+        """The distinct (document, term) pairs with their counts, as stories read them."""
+        from .layouts import distinct_pairs
+
+        return distinct_pairs(self)
 
     def __len__(self) -> int:
         return self.num_documents

@@ -49,8 +49,8 @@ def _propose(normal: jax.Array, uniform: jax.Array, d: jax.Array) -> tuple[jax.A
     base = 1.0 + x / jnp.sqrt(9.0 * d)
     log_v = 3.0 * jnp.log(jnp.where(base > 0, base, 1.0))
     accepted = (base > 0) & (jnp.log(uniform) < 0.5 * x**2 + d * (1.0 - base**3 + log_v))
-    # a shape that is NaN would never be accepted: let it through, the engine reports it by site
-    return log_v, accepted | jnp.isnan(d)
+    # a shape that is not finite would never be accepted: let it through, the engine reports NaN by site
+    return log_v, accepted | ~jnp.isfinite(d)
 
 
 def dirichlet(key: jax.Array, concentration: jax.Array) -> jax.Array:

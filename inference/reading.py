@@ -47,11 +47,12 @@ class Story:
         if topics is not None and not (isinstance(topics, int | np.integer) and topics >= 1):
             raise ValueError(f"num_topics is {topics!r}; give a whole number of at least 1.")
         self.takes_y = "y" in parameters
+        self.unlabelled = True  # whether responses may be NaN; masks cost time, so it is set once they are known
         self.defaults = {name: p.default for name, p in parameters.items() if p.default is not p.empty}
         self.dims: dict[str, tuple[str | None, ...]] = {}  # axes of the sites, once the story has been read
 
     def __call__(self, corpus: Any, y: Any = None) -> None:
-        with _Unlabelled():
+        with _Unlabelled(self.unlabelled):
             if self.takes_y:
                 self.function(corpus, y, **self.arguments)
             else:
@@ -61,17 +62,22 @@ class Story:
 class _Unlabelled(Messenger):
     """Observed values that are NaN count as not observed: their density is masked."""
 
+    def __init__(self, present: bool) -> None:
+        super().__init__(None)
+        self.present = present
+
     def process_message(self, msg: dict) -> None:
         if msg["type"] != "sample" or not msg["is_observed"] or not hasattr(msg["value"], "dtype"):
             return
         value, fn = jnp.asarray(msg["value"]), msg["fn"]
         if not jnp.issubdtype(value.dtype, jnp.floating) or isinstance(fn, dist.Unit):
             return
-        labelled = ~jnp.isnan(value)
-        labelled = labelled.all(axis=tuple(range(-fn.event_dim, 0))) if fn.event_dim else labelled
+        if self.present:
+            labelled = ~jnp.isnan(value)
+            msg["fn"] = fn.mask(labelled.all(axis=tuple(range(-fn.event_dim, 0))) if fn.event_dim else labelled)
         if fn.support is not None and fn.support.is_discrete:
             value = jnp.where(jnp.isnan(value), 0, value).astype(jnp.int32)
-        msg["value"], msg["fn"] = value, fn.mask(labelled)
+        msg["value"] = value
 
 
 class Answer(Messenger):
@@ -175,6 +181,7 @@ class Reading:
         self.theta: Any = None  # name of the site given to draw_words as theta, if it is a site; likewise beta
         self.beta: Any = None
         self.num_topics: Any = None
+        story.unlabelled = any(np.isnan(leaf).any() for leaf in jax.tree.leaves(y))
         rows = np.resize(self._typical_rows(), 3)
         self.few_corpus = corpus[rows]
         self._slices = {n: self._slice(rows[:n]) for n in (2, 3)}

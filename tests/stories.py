@@ -28,7 +28,7 @@ def coefficients(num_topics, prior=None):
 
 def student_t(corpus, y=None, *, num_topics=2):
     beta, eta = topics(corpus, num_topics), coefficients(num_topics)
-    sigma = numpyro.sample("sigma", dist.HalfNormal(1))
+    sigma = numpyro.sample("sigma", dist.LogNormal(-0.5, 0.4))
     zbar = draw_words(corpus, proportions(corpus, num_topics), beta)
     with numpyro.plate("documents", corpus.num_documents):
         numpyro.sample("y", dist.StudentT(3, zbar @ eta, sigma), obs=y)
@@ -51,7 +51,7 @@ def negative_binomial(corpus, y=None, *, num_topics=2):
 
 def laplace_eta(corpus, y=None, *, num_topics=2):
     beta, eta = topics(corpus, num_topics), coefficients(num_topics, dist.Laplace(0, 1))
-    sigma = numpyro.sample("sigma", dist.HalfNormal(1))
+    sigma = numpyro.sample("sigma", dist.LogNormal(-0.5, 0.4))
     zbar = draw_words(corpus, proportions(corpus, num_topics), beta)
     with numpyro.plate("documents", corpus.num_documents):
         numpyro.sample("y", dist.Normal(zbar @ eta, sigma), obs=y)

@@ -14,7 +14,7 @@ FEW = {"num_warmup": 2, "num_samples": 2, "num_chains": 1, "progress_bar": False
 
 
 def with_value(value, row=3):
-    y = np.where(np.isnan(Y), 0.0, Y)
+    y = np.nan_to_num(stories.small(counts=True)[1])
     y[row] = value
     return y
 

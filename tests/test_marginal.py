@@ -218,6 +218,7 @@ def test_gradients_are_finite(story):
     """At eta = 0, where the predictor does not vary, with single tokens, a missing label and a word that no topic has."""
     corpus = corpora.Corpus.from_counts([[1, 0, 0], [0, 1, 0], [30, 2, 5]])
     reading, data = reading_of(story), data_of(corpus, np.array([0.0, 1.0, np.nan], np.float32))
+    reading.story.unlabelled = True
     values = some_values(reading, corpus, draws=3)
     values["eta"] = values["eta"].at[1].set(0.0)
     values["beta"] = values["beta"].at[2].set(jnp.array([1e-36, 1e-36, 1.0]))

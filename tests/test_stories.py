@@ -1,0 +1,67 @@
+"""The stories as plain NumPyro programs: no engine answers draw_words."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import numpyro
+import pytest
+import stories
+from numpyro import handlers
+from numpyro.infer.util import log_density
+
+from topiczoo import models
+
+
+@pytest.mark.parametrize("story", [models.lda, models.slda, models.mixture], ids=lambda s: s.__name__)
+def test_a_story_is_a_numpyro_model(story):
+    corpus, y = stories.small()
+    responses = (np.nan_to_num(y),) if story is models.slda else ()
+    trace = handlers.trace(handlers.seed(story, 0)).get_trace(corpus, *responses, num_topics=3)
+    values = {n: s["value"] for n, s in trace.items() if s["type"] == "sample" and not s["is_observed"]}
+    density, _ = log_density(handlers.seed(story, 0), (corpus, *responses), {"num_topics": 3}, values)
+    assert np.isfinite(density)
+    if story is not models.mixture:
+        assert trace["z"]["value"].shape == trace["w"]["value"].shape == (corpus.num_tokens,)
+
+
+def test_zbar_is_the_mean_of_the_topic_indicators():
+    corpus, _ = stories.tiny()
+
+    def story():
+        theta, beta = stories.proportions(corpus, 2), stories.topics(corpus, 2)
+        numpyro.deterministic("zbar", models.draw_words(corpus, theta, beta))
+
+    trace = handlers.trace(handlers.seed(story, 1)).get_trace()
+    document, _ = corpus.tokens()
+    for d in range(len(corpus)):
+        topics = np.asarray(trace["z"]["value"])[document == d]
+        np.testing.assert_allclose(trace["zbar"]["value"][d], [np.mean(topics == k) for k in range(2)])
+
+
+def test_blocks_hold_every_token_once_with_little_padding():
+    from topiczoo.corpora import load_reviews
+    from topiczoo.corpora.layouts import token_blocks
+
+    corpus, _ = load_reviews()
+    for shards in (1, 2, 3):
+        blocks = token_blocks(corpus, shards)
+        assert blocks.padding < 1.2
+        assert int(blocks.lengths.sum()) == corpus.num_tokens == int((blocks.terms < corpus.num_terms).sum())
+        rows, lengths = (np.asarray(part).reshape(-1) for part in (blocks.rows, blocks.lengths))
+        lane = np.asarray(blocks.lane)
+        np.testing.assert_array_equal(rows[lane], np.arange(len(corpus)))
+        np.testing.assert_array_equal(lengths[lane], corpus.lengths)
+        shard, block, place = np.unravel_index(lane[7], blocks.lengths.shape)
+        start = int(blocks.start[shard, block])
+        terms = np.asarray(blocks.terms)[shard, start : start + corpus.lengths[7], place]
+        np.testing.assert_array_equal(np.bincount(terms, minlength=corpus.num_terms), corpus.counts[[7]].toarray()[0])
+
+
+def test_bags_are_drawn_from_the_documents_topic():
+    corpus, _ = stories.small()
+    beta = np.eye(9)[:3]
+    bag = models.vocabulary.BagOfWords(beta, np.arange(12) % 3, corpus.lengths)
+    counts = np.asarray(bag.sample(jax.random.key(0)))
+    np.testing.assert_array_equal(counts.argmax(1), np.arange(12) % 3)
+    np.testing.assert_array_equal(counts.sum(1), corpus.lengths)
