@@ -12,12 +12,12 @@ CACHE := JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/jax JAX_PERSISTENT_CACHE_MIN
 FOLDERS := models inference diagnostics corpora
 TYPING := .cache/typing/topiczoo
 
-.PHONY: help demo test lint format bench tutorials clean
+.PHONY: help demo test test-slow lint format bench tutorials clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo        fit a model to the embedded corpus and report on it"
-	@echo "make test        all tests (PYTEST_ARGS='-m \"not slow\"' for the quick ones)"
+	@echo "make test        the tests; make test-slow adds the exact posteriors of more edited stories"
 	@echo "make lint        ruff and mypy; make format repairs what ruff can"
 	@echo "make bench       speed beside other packages"
 	@echo "make tutorials   execute the tutorials and write their notebooks"
@@ -37,7 +37,10 @@ demo: $(VENV)/.stamp-test
 	$(BIN)/topiczoo demo
 
 test: $(VENV)/.stamp-test
-	$(CACHE) $(BIN)/pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+	$(CACHE) $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not slow" $(PYTEST_ARGS)
+
+test-slow: $(VENV)/.stamp-test
+	$(CACHE) $(BIN)/pytest -n $(WORKERS) --dist worksteal -m slow $(PYTEST_ARGS)
 
 lint: $(VENV)/.stamp-test
 	$(BIN)/ruff check .

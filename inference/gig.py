@@ -111,6 +111,6 @@ class GeneralizedInverseGaussian(dist.Distribution):
             envelope.t - 25 / envelope.slope(envelope.t),
         )
         places = grid * width
-        steps = jnp.gradient(places, axis=0)
+        steps = jnp.asarray(jnp.gradient(places, axis=0))
         log_normaliser = jax.nn.logsumexp(envelope.psi(places) + jnp.log(steps), axis=0)
         return envelope.psi(jnp.where(self.order < 0, -x, x)) - log_normaliser - jnp.log(jnp.asarray(value))

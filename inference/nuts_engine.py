@@ -58,8 +58,6 @@ def nuts(
     from .fit import Fit
 
     check_counts(num_warmup=num_warmup, num_samples=num_samples, num_chains=num_chains, thinning=thinning)
-    if num_samples % thinning:
-        raise ValueError(f"thinning is {thinning}, which does not divide num_samples {num_samples}.")
     reading = read(story, corpus, y, arguments)
     model = Marginal(reading, nodes=NODES, average="density")
     drawn = run_chains(

@@ -122,7 +122,7 @@ def load(path: str | Path, story: Callable | None = None) -> Fit:
         statistics=groups["sample_stats"],
         means=groups["means"],
         snapshots=groups["snapshots"],
-        snapshot_index=tree["snapshots"]["draw"].values if groups["snapshots"] else None,
+        snapshot_index=np.asarray(tree["snapshots"]["draw"]) if groups["snapshots"] else None,
     )
 
 
@@ -137,7 +137,7 @@ def _arrays(node: Any) -> dict[str, np.ndarray]:
     return {str(name): np.asarray(variable.values) for name, variable in node.data_vars.items()}
 
 
-def _find_story(attrs: Mapping[str, Any], path: Path) -> Callable:
+def _find_story(attrs: Mapping[Any, Any], path: Path) -> Callable:
     try:
         return getattr(importlib.import_module(attrs["story_module"]), attrs["story"])
     except (ImportError, AttributeError, ValueError) as error:

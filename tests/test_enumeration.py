@@ -27,7 +27,13 @@ CASES = [
     (models.lda, PRIORS),
     (models.mixture, PRIORS),
     (models.slda, PRIORS),
-    *((story, {}) for story in (*stories.REAL, *stories.COUNTS)),
+    (stories.student_t, {}),
+    (stories.poisson, {}),
+    *(
+        pytest.param(story, {}, marks=pytest.mark.slow)
+        for story in (*stories.REAL, *stories.COUNTS)
+        if story not in (stories.student_t, stories.poisson)
+    ),
 ]
 
 
@@ -40,7 +46,7 @@ def test_gibbs_agrees_with_the_sum_over_all_topics(story, arguments):
     assert max(apart.values()) < APART, apart
 
 
-@pytest.mark.parametrize("story", [models.lda, models.slda], ids=lambda s: s.__name__)
+@pytest.mark.parametrize("story", [models.lda, pytest.param(models.slda, marks=pytest.mark.slow)], ids=["lda", "slda"])
 def test_the_fully_collapsed_sampler_agrees_with_nuts_on_the_exact_marginal(story):
     corpus, y = stories.tiny()
     responses = (None,) if story is models.lda else (y,)
