@@ -14,7 +14,7 @@ from scipy.special import gammainc, gammaln, polygamma
 from scipy.stats import gamma
 
 from topiczoo import corpora, models
-from topiczoo.inference import svi as svi_module
+from topiczoo.inference import svi_engine as svi_module
 from topiczoo.inference.guides import BOOST, pathwise_log_gamma
 from topiczoo.inference.nuts_engine import nuts
 from topiczoo.inference.reading import read
