@@ -75,9 +75,11 @@ def gibbs(
     if snapshot:
         size = max(_draw_bytes(reading, site) for site in snapshot) * num_chains
         wanted = max(min(wanted, 10), -(-num_samples // max(BUDGET // size, 10)))
+    # topics are never stored: what is asked of them later is drawn again from the rest
+    discrete = ["z"] if reading.has_words else [name for name, site in reading.latent.items() if site.discrete]
     schedule = Schedule(
         num_warmup, num_samples, thinning, chunk_size(num_warmup, num_samples, thinning, wanted),
-        unstored=[*large, *(["z"] if reading.has_words else [])], snapshot=snapshot, statistics=plan.statistics,
+        unstored=[*large, *discrete], snapshot=snapshot, statistics=plan.statistics,
     )  # fmt: skip
     drawn = run_chains(
         plan.kernel(), data, seed=seed, num_chains=num_chains, schedule=schedule, constrain=plan.constrain,
