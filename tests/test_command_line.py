@@ -8,7 +8,7 @@ import pytest
 from topiczoo import corpora
 from topiczoo.command_line import main
 
-OWN = '''
+OWN = """
 import jax.numpy as jnp, numpyro, numpyro.distributions as dist
 from topiczoo.models import draw_words
 
@@ -21,7 +21,7 @@ def own(corpus, y=None, *, num_topics=3):
     zbar = draw_words(corpus, theta, beta)
     with numpyro.plate("documents", corpus.num_documents):
         numpyro.sample("y", dist.Normal(zbar @ eta, 0.5), obs=y)
-'''
+"""
 
 
 @pytest.fixture(scope="module")
