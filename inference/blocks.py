@@ -249,18 +249,12 @@ class LabelBlock(Block):
     def logits(self, values: dict, corpus: Any, y: Any) -> jax.Array:
         (site,) = self.sites
         children = sorted(self.reading.children(self.sites))
-        zbar = None
-        if self.reading.has_words:
-            raise ValueError(
-                f"The discrete site {site!r} beside draw_words is not served; sum it out of the story by hand."
-            )
 
         def terms(value: jax.Array) -> jax.Array:
-            return self.reading.document_terms(
-                children, corpus, y, {**values, site: jnp.full_like(values[site], value)}, Answer(zbar)
-            )
+            tried = {**values, site: jnp.full_like(values[site], value)}
+            return self.reading.document_terms(children, corpus, y, tried, Answer())
 
-        support = self.reading.latent[site].fn.enumerate_support(expand=False).reshape(-1)
+        support = self.reading.latent[site].fn.enumerate_support(expand=False)
         return jax.lax.map(terms, jnp.arange(support.shape[0])).T  # [documents, values]
 
     def draw(self, key: jax.Array, values: dict, corpus: Any, y: Any) -> tuple[dict, dict]:
@@ -273,13 +267,12 @@ class LabelBlock(Block):
 
     @staticmethod
     def recognise(reading: Reading, site: str) -> bool:
+        """One value a document, counted from 0: another support would be mistaken for its places."""
         latent = reading.latent[site]
-        return (
-            latent.discrete
-            and latent.document_axis == -1
-            and len(latent.shape) == 1
-            and latent.fn.has_enumerate_support
+        counted = isinstance(
+            latent.prior, dist.CategoricalProbs | dist.CategoricalLogits | dist.BernoulliProbs | dist.BernoulliLogits
         )
+        return counted and latent.document_axis == -1 and len(latent.shape) == 1
 
 
 class Few(NamedTuple):

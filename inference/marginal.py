@@ -128,7 +128,7 @@ class Marginal:
                     "it out of the story by hand."
                 )
         for name in self.deferred:
-            if reading._density_axis[name] is None:
+            if reading.density_axis[name] is None:
                 raise ValueError(
                     f"The site {name!r} of the story {story!r} reads topics but has no axis of documents, so they "
                     "cannot be summed out document by document; give each document its own term."
@@ -189,7 +189,7 @@ class _SumOut(Messenger):
                 msg["stop"] = True
             elif name in self.marginal.deferred:
                 msg["fn"] = msg["fn"].mask(False)
-            elif reading._density_axis.get(name) is not None:
+            elif reading.density_axis.get(name) is not None:
                 msg["scale"] = self.scale if msg["scale"] is None else self.scale * msg["scale"]
 
     def postprocess_message(self, msg: dict) -> None:

@@ -192,7 +192,7 @@ class Reading:
             for name, (site, shape, _) in second.items() if not site["is_observed"]
         }  # fmt: skip
         self.observed = tuple(name for name, (site, _, _) in second.items() if site["is_observed"])
-        self._density_axis = {name: _changed_axis(first[name][2], shape) for name, (_, _, shape) in second.items()}
+        self.density_axis = {name: _changed_axis(first[name][2], shape) for name, (_, _, shape) in second.items()}
         self._families = {name: _family(site["fn"]) for name, (site, _, _) in second.items()}
         self.few_values = self._few_values()
         self.parents = self._parents()
@@ -311,7 +311,7 @@ class Reading:
     @cached_property
     def below(self) -> tuple[str, ...]:
         """Sites whose density reads zbar."""
-        return tuple(name for name, read in self.parents.items() if ZBAR in read and name in self._density_axis)
+        return tuple(name for name, read in self.parents.items() if ZBAR in read and name in self.density_axis)
 
     def family(self, name: str) -> type:
         """The class of a site's distribution, without NumPyro's shells."""
@@ -319,7 +319,7 @@ class Reading:
 
     def children(self, sites: Sequence[str]) -> set[str]:
         """Sites whose density reads any of the given ones."""
-        return {name for name, read in self.parents.items() if read & set(sites) and name in self._density_axis}
+        return {name for name, read in self.parents.items() if read & set(sites) and name in self.density_axis}
 
     def drives_words(self, sites: Sequence[str]) -> bool:
         """Whether theta or beta, as given to draw_words, depend on these sites."""
@@ -337,7 +337,7 @@ class Reading:
         trace = run(self.story, corpus, y, values, answer)
         total = jnp.zeros(corpus.num_documents)
         for name in sites:
-            axis = self._density_axis[name]
+            axis = self.density_axis[name]
             if axis is None:
                 raise ValueError(
                     f"The site {name!r} of the story {self.story.name!r} links documents: it reads zbar but has no axis "

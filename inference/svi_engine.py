@@ -168,7 +168,7 @@ class _Fitting:
 
     def _refuse_batches(self) -> None:
         for name, site in self.reading.latent.items():
-            if site.document_axis is not None and self.reading._density_axis[name] is None:
+            if site.document_axis is not None and self.reading.density_axis[name] is None:
                 raise ValueError(
                     f"The site {name!r} of the story {self.reading.story.name!r} has one density for all documents, so a "
                     "slice of them has none; leave batch_size out."

@@ -31,7 +31,9 @@ def code_cells(notebook):
 @pytest.mark.slow
 @each_source
 def test_tutorial_runs(source, tmp_path):
-    build.execute(build.read(source), tmp_path)
+    notebook = build.read(source)
+    build.execute(notebook, tmp_path)
+    assert all(cell.execution_count for cell in code_cells(notebook))
 
 
 @each_source
@@ -80,4 +82,6 @@ def test_an_error_in_a_cell_is_raised(tmp_path):
     source = tmp_path / "example.py"
     source.write_text(EXAMPLE.format(value="None"))
     with pytest.raises(Exception, match="TypeError"):
-        build.execute(build.read(source), tmp_path)
+        notebook = build.read(source)
+    build.execute(notebook, tmp_path)
+    assert all(cell.execution_count for cell in code_cells(notebook))
