@@ -1,0 +1,157 @@
+"""Estimates of p(w_d) against the sum over every assignment of topics."""
+
+from __future__ import annotations
+
+import itertools
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import gammaln, logsumexp
+
+from topiczoo.corpora import Corpus
+from topiczoo.diagnostics import evidence, evidence_walks
+from topiczoo.diagnostics.evidence import chib, completion, left_to_right, split
+
+RNG = np.random.default_rng(3)
+BETA = 0.7 * RNG.dirichlet(np.full(5, 0.4), 3) + 0.3 / 5  # no topic so rare that no repeat would visit it
+ALPHA = np.array([0.1, 0.7, 1.6])  # asymmetric
+COUNTS = np.vstack([RNG.multinomial(n, BETA.mean(0)) for n in (1, 2, 3, 5, 6, 7, 8, 8)])
+CORPUS = Corpus.from_counts(COUNTS)
+MANY = {"repeats": 64, "seed": 1}
+
+
+def exact(beta, alpha, corpus):
+    """log sum over z of p(z | alpha) prod_n beta_{z_n, w_n} of each document, all K^N terms written down."""
+    alpha = np.broadcast_to(alpha, (len(corpus), len(beta)))
+    out = np.zeros(len(corpus))
+    document, term = corpus.tokens()
+    for d, a in enumerate(alpha):
+        words = term[document == d]
+        z = np.array(list(itertools.product(range(len(beta)), repeat=len(words))), int)
+        z = z.reshape(len(beta) ** len(words), len(words))
+        counts = (z[..., None] == np.arange(len(beta))).sum(1)
+        log_prior = gammaln(a.sum()) - gammaln(a.sum() + len(words)) + (gammaln(a + counts) - gammaln(a)).sum(1)
+        out[d] = logsumexp(log_prior + np.log(beta[z, words]).sum(1))
+    return out
+
+
+TRUTH = exact(BETA, ALPHA, CORPUS)
+
+
+def errors_apart(found, truth=TRUTH):
+    """How far the estimates are from the truth, in stated standard errors (and a little float32)."""
+    return np.abs(found.log_likelihood - truth) / (found.error + 2e-6 * np.abs(truth))
+
+
+def assert_unbiased(found, truth=TRUTH):
+    """The mean of the estimates themselves, not of their logarithms, is p(w): ratios average to 1."""
+    ratio = np.exp(found.repeats - truth)
+    error = ratio.std(0, ddof=1) / np.sqrt(len(ratio)) + 1e-5
+    assert (np.abs(ratio.mean(0) - 1) / error < 4).all()
+    assert abs(((ratio.mean(0) - 1) / error).mean()) < 4 / np.sqrt(len(truth))  # nor together
+
+
+@pytest.mark.parametrize("moves", [0, 2, 10])
+def test_left_to_right_is_unbiased_with_any_number_of_moves(moves):
+    found = left_to_right(BETA, ALPHA, CORPUS, particles=6, resample_tokens=moves, **MANY)
+    assert errors_apart(found).max() < 4
+    assert_unbiased(found)
+
+
+def test_chib_agrees_with_the_sum():
+    found = chib(BETA, ALPHA, CORPUS, num_sweeps=6, num_burn=3, num_greedy=2, **MANY)
+    assert errors_apart(found).max() < 4
+    assert_unbiased(found)
+
+
+def test_chib_with_one_state_is_unbiased_too():
+    """S = 1 has the largest error; z* need not be good either."""
+    found = chib(BETA, ALPHA, CORPUS, num_sweeps=1, num_burn=0, num_greedy=0, repeats=64, seed=2)
+    assert_unbiased(found)
+
+
+def test_completion_agrees_with_the_sum():
+    first, second = split(CORPUS, seed=4)
+    np.testing.assert_array_equal((first.counts + second.counts).toarray(), COUNTS)
+    np.testing.assert_array_equal(first.lengths, COUNTS.sum(1) // 2)
+    found = completion(BETA, ALPHA, first, second, particles=6, num_burn=10, **MANY)
+    truth = TRUTH - exact(BETA, ALPHA, first)
+    assert errors_apart(found, truth).max() < 4
+    assert_unbiased(found, truth)
+
+
+def test_alpha_of_each_document():
+    alpha = ALPHA * np.linspace(0.2, 3, len(CORPUS))[:, None]
+    truth = exact(BETA, alpha, CORPUS)
+    assert np.abs(truth - TRUTH).max() > 0.1
+    for found in (
+        left_to_right(BETA, alpha, CORPUS, particles=6, **MANY),
+        chib(BETA, alpha, CORPUS, num_sweeps=6, num_burn=3, num_greedy=2, **MANY),
+    ):
+        assert errors_apart(found, truth).max() < 4
+
+
+@pytest.mark.parametrize("method", [left_to_right, chib])
+def test_a_forgotten_decrement_is_caught(method, monkeypatch):
+    """Counts from which a moving token is never taken out."""
+    add = evidence_walks.Walk.add
+    walks = evidence_walks.particle_walk, evidence_walks.chib_walk
+    with monkeypatch.context() as broken:
+        broken.setattr(
+            evidence_walks.Walk, "add", lambda walk, counts, *rest: jnp.maximum(add(walk, counts, *rest), counts)
+        )
+        [walk.clear_cache() for walk in walks]
+        found = method(BETA, ALPHA, CORPUS[5:], repeats=64, seed=1)
+    [walk.clear_cache() for walk in walks]
+    assert errors_apart(found, TRUTH[5:]).max() > 10
+
+
+def test_long_documents_agree_between_estimators():
+    """The two share no step but the draw of a topic; several documents side by side."""
+    rng = np.random.default_rng(0)
+    beta, theta = rng.dirichlet(np.full(30, 0.2), 4), rng.dirichlet(np.full(4, 0.5), 6)
+    lengths = (70, 80, 100, 120, 200, 250)
+    corpus = Corpus.from_counts([rng.multinomial(n, t @ beta) for n, t in zip(lengths, theta, strict=True)])
+    one = left_to_right(beta, 0.5, corpus, particles=16, repeats=32)
+    two = chib(beta, 0.5, corpus, repeats=32)
+    gap = np.abs(one.log_likelihood - two.log_likelihood)
+    assert (gap < 4 * np.hypot(one.error, two.error)).all()
+    assert one.error.max() < 0.3 and two.error.max() < 0.4
+
+
+def test_documents_without_words_and_impossible_words():
+    beta = np.array([[0.5, 0.5, 0, 0, 0], [1.0, 0, 0, 0, 0], [0.3, 0.3, 0.4, 0, 0]])
+    corpus = Corpus.from_counts([[1, 1, 0, 0, 0], [0, 0, 0, 0, 0], [0, 1, 0, 1, 0]], empty="keep")
+    for found in (left_to_right(beta, 1.0, corpus, particles=6, repeats=64), chib(beta, 1.0, corpus, repeats=64)):
+        assert errors_apart(found, exact(np.maximum(beta, 1e-30), 1.0, corpus))[0] < 4
+        assert found.log_likelihood[1] == 0 and found.error[1] == 0
+        assert found.log_likelihood[2] == -np.inf
+
+
+def test_the_error_is_the_jackknifes():
+    value, error = evidence.log_mean_exp(np.log([[2.0], [4.0], [6.0]]))
+    left_out = np.log([5.0, 4.0, 3.0])
+    np.testing.assert_allclose(value, np.log(4.0))
+    np.testing.assert_allclose(error, np.sqrt(2 * left_out.var()))
+    assert np.isnan(evidence.log_mean_exp(np.zeros((1, 2)))[1]).all()  # one value says nothing of its error
+    assert evidence.log_mean_exp(np.full((3, 2), -np.inf))[1].max() == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"beta": BETA[:, :4]}, "beta has shape"),
+        ({"beta": 2 * BETA}, "no distributions"),
+        ({"alpha": [1.0, 2.0]}, "alpha has shape"),
+        ({"alpha": [1.0, 0.0, 1.0]}, "above 0"),
+        ({"corpus": COUNTS}, "make a Corpus"),
+        ({"particles": 0}, "particles is 0"),
+        ({"resample_tokens": -1}, "resample_tokens is -1"),
+    ],
+)
+def test_bad_input_is_refused_in_a_sentence(change, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        left_to_right(**{"beta": BETA, "alpha": ALPHA, "corpus": CORPUS, **change})
+    with pytest.raises(ValueError, match="halves of the same"):
+        completion(BETA, ALPHA, CORPUS, CORPUS[:2])
