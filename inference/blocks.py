@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax.flatten_util import ravel_pytree
+from jax.scipy.special import gammaln
 from numpyro.distributions import constraints
 from numpyro.infer.gibbs import GIBBS_SITES_KWARG
 from numpyro.infer.mcmc import MCMCKernel
@@ -36,11 +37,12 @@ MAX_GAUSSIAN = 2000  # larger normal sites go to NUTS: their precision matrix wo
 
 
 class BlockState(NamedTuple):
-    """The block's values, the running sums of their conditional means (for averaged sites), and a key."""
+    """The block's values, the running sums of their conditional means (for averaged sites), a key, and statistics."""
 
     z: dict[str, Any]
     total: dict[str, jax.Array]
     rng_key: jax.Array
+    statistics: dict[str, jax.Array]  # of the whole state after this draw; empty but for the last block
 
 
 class Block(MCMCKernel):
@@ -48,6 +50,8 @@ class Block(MCMCKernel):
 
     sample_field = "z"
     label = ""
+    watches = False  # whether this block, drawn last, records statistics of the whole state
+    integrated: Sequence[DirichletBlock] = ()  # blocks whose sites are integrated out of the recorded log density
 
     def __init__(self, model: Callable | None, reading: Reading, sites: Sequence[str]) -> None:
         self._model, self.reading, self.sites = model, reading, tuple(sites)
@@ -68,16 +72,26 @@ class Block(MCMCKernel):
         self, rng_key: Any, num_warmup: int, init_params: Any, model_args: tuple, model_kwargs: dict
     ) -> BlockState:
         values = {**model_kwargs[GIBBS_SITES_KWARG], **init_params}
-        new, means = jax.eval_shape(self.draw, rng_key, values, *model_args)
+        new, means, statistics = jax.eval_shape(self._step, rng_key, values, *model_args)
         # a draw may be stored in another type than the prior's start value (weak types, integers)
         start = {k: jax.tree.map(lambda v, like: jnp.asarray(v, like.dtype), init_params[k], new[k]) for k in new}
-        return BlockState(start, {k: jnp.zeros(v.shape, v.dtype) for k, v in means.items()}, rng_key)
+        zeros = jax.tree.map(lambda like: jnp.zeros(like.shape, like.dtype), (means, statistics))
+        return BlockState(start, zeros[0], rng_key, zeros[1])
 
     def sample(self, state: BlockState, model_args: tuple, model_kwargs: dict) -> BlockState:
         rng_key, key = jax.random.split(state.rng_key)
         values = {**model_kwargs[GIBBS_SITES_KWARG], **state.z}
-        new, means = self.draw(key, values, *model_args)
-        return BlockState(new, {name: state.total[name] + mean for name, mean in means.items()}, rng_key)
+        new, means, statistics = self._step(key, values, *model_args)
+        total = {name: state.total[name] + mean for name, mean in means.items()}
+        return BlockState(new, total, rng_key, statistics)
+
+    def _step(self, key: jax.Array, values: dict[str, Any], corpus: Any, y: Any) -> tuple[dict, dict, dict]:
+        new, means = self.draw(key, values, corpus, y)
+        return new, means, self.watch({**values, **new}, corpus, y) if self.watches else {}
+
+    def watch(self, values: dict[str, Any], corpus: Any, y: Any) -> dict[str, jax.Array]:
+        """Statistics of the whole state."""
+        raise NotImplementedError
 
     def refresh(self, state: BlockState, model_args: tuple, model_kwargs: dict | None) -> BlockState:
         return state
@@ -104,6 +118,11 @@ def joint(reading: Reading, sites: Sequence[str], values: dict, corpus: Any, y: 
         return total(trace, parts)
 
     return log_density
+
+
+def log_beta_function(x: jax.Array) -> jax.Array:
+    """log B(x) = sum_k log Gamma(x_k) - log Gamma(sum_k x_k) over the last axis."""
+    return gammaln(x).sum(-1) - gammaln(x.sum(-1))
 
 
 class DirichletBlock(Block):
@@ -264,6 +283,21 @@ class LabelBlock(Block):
 
     def log_conditional(self, new: dict, values: dict, corpus: Any, y: Any) -> jax.Array:
         return dist.Categorical(logits=self.logits(values, corpus, y)).log_prob(new[self.sites[0]]).sum()
+
+    def watch(self, values: dict, corpus: Any, y: Any) -> dict[str, jax.Array]:
+        """``lp``, the story's log joint density, and ``usage``, the share of documents in each topic.
+
+        Dirichlet sites of terms are integrated out: p(x, rest) = c Dir(x; a) for all x, so c follows from x at the centre.
+        """
+        support = self.reading.latent[self.sites[0]].fn.enumerate_support(expand=False)
+        usage = jax.nn.one_hot(values[self.sites[0]], support.shape[0]).mean(0)
+        of_terms = [block for block in self.integrated if "term" in self.reading.story.dims[block.sites[0]]]
+        centred = {b.sites[0]: jnp.full_like(v := values[b.sites[0]], 1.0 / v.shape[-1]) for b in of_terms}
+        values = {**values, **centred}
+        lp = total(run(self.reading.story, corpus, y, values))
+        for block in of_terms:
+            lp -= block.conditional(values, corpus, y).log_prob(centred[block.sites[0]]).sum()
+        return {"lp": lp, "usage": usage}
 
     @staticmethod
     def recognise(reading: Reading, site: str) -> bool:

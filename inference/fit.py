@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,11 +20,16 @@ if TYPE_CHECKING:
     from .prediction import Prediction
 
 
+STATISTIC_DIMS: dict[str, tuple[str | None, ...]] = {"usage": ("topic",)}  # axes of statistics, beside chain and draw
+
+
 class Fit:
     """Posterior draws of a story, with what is needed to predict from them.
 
     Attributes
     ----------
+    corpus, y
+        What was fitted: the documents, and their responses with NaN for the unlabelled (None without a response).
     draws
         Site name -> array [chain, draw, ...] of the sites stored at every draw.
     snapshots, snapshot_index
@@ -35,26 +40,38 @@ class Fit:
         What the sampler says of each draw, e.g. ``diverging``.
     info
         Engine, seed, settings, and what served which site.
+    importance_ratios
+        For a variational fit that was not loaded from a file: a function that compares the guide with the posterior.
     """
 
     def __init__(
-        self, story: Story, corpus: Any, posterior: Mapping[str, np.ndarray], *, engine: str,
+        self, story: Story, corpus: Corpus, posterior: Mapping[str, np.ndarray], *, engine: str, y: Any = None,
         info: Mapping[str, Any] | None = None, statistics: Mapping[str, np.ndarray] | None = None,
         means: Mapping[str, np.ndarray] | None = None, snapshots: Mapping[str, np.ndarray] | None = None,
         snapshot_index: np.ndarray | None = None,
     ) -> None:  # fmt: skip
-        self.story, self.engine = story, engine
-        self.vocabulary, self.document_names = np.asarray(corpus.vocabulary), np.asarray(corpus.names)
+        self.story, self.corpus, self.y, self.engine = story, corpus, y, engine
         self.draws = {name: np.asarray(value) for name, value in posterior.items()}
         self.statistics = {name: np.asarray(value) for name, value in (statistics or {}).items()}
         self.means = {name: np.asarray(value) for name, value in (means or {}).items()}
         self.snapshots = {name: np.asarray(value) for name, value in (snapshots or {}).items()}
         self.snapshot_index = np.arange(0) if snapshot_index is None else np.asarray(snapshot_index)
         self.info = dict(info or {})
+        self.importance_ratios: Callable[[], tuple[np.ndarray, np.ndarray | None]] | None = None
 
     def __repr__(self) -> str:
         chains, draws = next(iter({**self.snapshots, **self.draws}.values())).shape[:2]
         return f"Fit of {self.story.name} by {self.engine}: {chains} chains of {draws} draws, sites {', '.join(self.sites)}"
+
+    @property
+    def vocabulary(self) -> np.ndarray:
+        """The terms, in the order of the axis ``term``."""
+        return np.asarray(self.corpus.vocabulary)
+
+    @property
+    def document_names(self) -> np.ndarray:
+        """Names of the fitted documents, in the order of the axis ``document``."""
+        return np.asarray(self.corpus.names)
 
     @property
     def sites(self) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from .border import check_counts
 from .chains import Schedule, chunk_size, run_chains
 from .fit import Fit
 from .reading import BETA, THETA, Reading, read, unwrapped
-from .topic_blocks import CollapsedBlock, TopicBlock
+from .topic_blocks import CollapsedBlock, TopicBlock, beta_can_be_integrated_out
 
 BUDGET = 128 * 2**20  # bytes: a site whose draws would take more is kept as running means and fewer draws
 CHUNK_TOKENS = 3_000_000  # token updates between two looks at a chain: about a second
@@ -86,7 +86,7 @@ def gibbs(
         reset=reset_totals, means=totals, devices=devices[:1] if mesh else devices, progress_bar=progress_bar,
     )  # fmt: skip
     return Fit(
-        reading.story, corpus, drawn.draws, engine="gibbs", means=drawn.means, statistics=drawn.statistics,
+        reading.story, corpus, drawn.draws, y=reading.y, engine="gibbs", means=drawn.means, statistics=drawn.statistics,
         snapshots=drawn.snapshots, snapshot_index=drawn.snapshot_index,
         info={
             "seed": seed, "num_warmup": num_warmup, "thinning": thinning, "blocks": plan.describe(),
@@ -160,7 +160,12 @@ class Plan:
         self.reading, self.blocks, self.by_nuts = reading, blocks, by_nuts
         self.statistics = {}
         if by_nuts:
-            self.statistics = {"diverging": f"block_states.{self._nuts_place}.diverging"}
+            self.statistics["diverging"] = f"block_states.{self._nuts_place}.diverging"
+        if last := [block for block in blocks if isinstance(block, TopicBlock | CollapsedBlock | LabelBlock)][-1:]:
+            last[0].watches = True
+            last[0].integrated = [block for block in blocks if isinstance(block, DirichletBlock)]
+            place = len(blocks) - 1 + bool(by_nuts)
+            self.statistics |= {name: f"block_states.{place}.statistics.{name}" for name in ("lp", "usage")}
 
     @property
     def _nuts_place(self) -> int:
@@ -240,8 +245,7 @@ def _topic_block(reading: Reading, collapsed: bool, collapse: str, mesh: Mesh | 
         return TopicBlock(None, reading, collapsed, mesh, draw_theta)
     if collapse != "topics":
         raise ValueError(f"collapse is {collapse!r}; give 'proportions' or 'topics'.")
-    beta_alone = reading.beta is not None and reading.children([reading.beta]) == {reading.beta}
-    if not (collapsed and beta_alone and isinstance(reading.latent[reading.beta].prior, dist.Dirichlet)):
+    if not (collapsed and beta_can_be_integrated_out(reading)):
         raise ValueError(
             f"collapse='topics' needs Dirichlet sites theta and beta that only the words read; the story "
             f"{reading.story.name!r} has others: use collapse='proportions'."

@@ -15,8 +15,8 @@ and the response's terms are averaged over a few sigma points x_q with these mom
     ``average="density"``   log sum_q weight_q p(y_d | x_q): approximates the story's marginal density (NUTS);
     ``average="log"``       sum_q weight_q log p(y_d | x_q): Jensen's bound of it (SVI).
 
-Topics of whole documents (a discrete site with one value a document) are summed out exactly: the terms that read
-them are evaluated at every value.
+Topics of whole documents (a discrete site with one value a document) are summed out exactly by NumPyro's own
+enumeration.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
+from numpyro import handlers
 from numpyro.primitives import Messenger
 
 from topiczoo.models.vocabulary import Zbar
 
-from .reading import ZBAR, Answer, Reading
+from .reading import ZBAR, Answer, Reading, log_prob, run
 
 FLOOR = 1e-30  # of a word's probability, so that float32 can hold the slope of its logarithm
 AVERAGES = {
@@ -68,6 +69,7 @@ class Marginal:
             supports = [np.ravel(prior.enumerate_support(expand=False)) for prior in priors]
             self.combinations = np.array(list(itertools.product(*supports)))  # [combinations, sites]
             self._refuse_linked_labels()
+            self.plates = self._plates()
 
     @property
     def target(self) -> str:
@@ -80,14 +82,27 @@ class Marginal:
         with summed:
             self.reading.story(documents, y)
         if self.reading.has_words:
-            numpyro.factor("~words", scale * summed.words)
+            numpyro.factor("~words", scale * summed.words.sum())
         if not self.deferred:
             return
         if self.discrete:
-            terms = self._label_terms(documents, y, summed.values)
+            density = self._label_density(documents, y, summed.values)
         else:
-            terms = self._response_terms(documents, y, summed)
-        numpyro.factor("~response", scale * terms.sum())
+            density = self._response_terms(documents, y, summed).sum()
+        numpyro.factor("~response", scale * density)
+
+    def document_densities(self, documents: Any, y: Any, values: dict) -> jax.Array:
+        """The log-density of all that belongs to each document, given values of every continuous site, [D]."""
+        summed = _SumOut(self, 1.0)
+        with handlers.block(), handlers.trace() as trace, handlers.substitute(data=values), summed:
+            self.reading.story(documents, y)
+        total = summed.words + (self._response_terms(documents, y, summed) if self.reading.below else 0.0)
+        for name, site in trace.items():
+            axis = self.reading.density_axis.get(name)
+            if site["type"] == "sample" and axis is not None and name not in self.deferred:
+                terms = jnp.moveaxis(log_prob(site), axis, -1)
+                total = total + terms.sum(tuple(range(terms.ndim - 1)))
+        return total
 
     def _response_terms(self, documents: Any, y: Any, summed: _SumOut) -> jax.Array:
         """The averaged response of each document, [D]."""
@@ -103,18 +118,17 @@ class Marginal:
             return jax.nn.logsumexp(log_weights + at_points, axis=0)
         return (jnp.exp(log_weights) * at_points).sum(0)
 
-    def _label_terms(self, documents: Any, y: Any, values: dict) -> jax.Array:
-        """log sum_z p(z_d, what reads z_d) of each document, [D]."""
+    def _label_density(self, documents: Any, y: Any, values: dict) -> jax.Array:
+        """log sum_z p(z, what reads z): NumPyro enumerates z in dimensions left of the plates."""
+        from numpyro.contrib.funsor import config_enumerate, enum, log_density
 
-        def terms(labels: jax.Array) -> jax.Array:
-            chosen = {
-                name: jnp.full(documents.num_documents, label)
-                for name, label in zip(self.discrete, labels, strict=True)
-            }
-            sites = sorted(self.deferred)
-            return self.reading.document_terms(sites, documents, y, {**values, **chosen}, Answer())
+        def terms() -> None:
+            with handlers.block(hide_fn=lambda site: site["type"] == "sample" and site["name"] not in self.deferred):
+                with handlers.substitute(data=values):
+                    self.reading.story(documents, y)
 
-        return jax.nn.logsumexp(jax.vmap(terms)(jnp.asarray(self.combinations)), axis=0)
+        with handlers.block():
+            return log_density(enum(config_enumerate(terms), -1 - self.plates), (), {}, {})[0]
 
     def _refuse(self) -> None:
         reading, story = self.reading, self.reading.story.name
@@ -145,7 +159,7 @@ class Marginal:
         reading.refuse_linked_documents()
 
     def _refuse_linked_labels(self) -> None:
-        """Labels are summed out document by document: a document's label must not enter another's terms."""
+        """Enumeration sums documents one by one: a document's label must not enter another's terms."""
         reading, name = self.reading, self.discrete[0]
         first, last = self.combinations[0], self.combinations[-1]
         labels = {site: jnp.full(3, value) for site, value in zip(self.discrete, first, strict=True)}
@@ -162,6 +176,22 @@ class Marginal:
                 "terms, so it cannot be summed out document by document."
             )
 
+    def _plates(self) -> int:
+        """How many dimensions from the right the story's plates take; labels outside of any are refused."""
+        trace: dict = {}
+
+        def look() -> None:
+            trace.update(run(self.reading.story, self.reading.few_documents, self.reading.few_y, {}))
+
+        jax.eval_shape(look)
+        for name in sorted(self.deferred):
+            if not trace[name]["cond_indep_stack"]:
+                raise ValueError(
+                    f"The site {name!r} of the story {self.reading.story.name!r} is outside a plate, so NumPyro cannot "
+                    "enumerate the topics it reads; put it into numpyro.plate('documents', corpus.num_documents)."
+                )
+        return max(-frame.dim for name in self.deferred for frame in trace[name]["cond_indep_stack"])
+
 
 class _SumOut(Messenger):
     """Runs the story once: sums out the words' topics, notes coefficients, sets aside what is averaged later."""
@@ -170,7 +200,7 @@ class _SumOut(Messenger):
         super().__init__(None)
         self.marginal, self.scale = marginal, scale
         self.values: dict[str, Any] = {}
-        self.words: Any = 0.0
+        self.words: Any = 0.0  # of each document
         self.coefficients: list[jax.Array] = []
 
     def process_message(self, msg: dict) -> None:
@@ -202,7 +232,7 @@ class _SumOut(Messenger):
         document, term, count = documents.pairs
         joint = theta[document] * beta.T[term]  # [P, K]
         mix = jnp.maximum(joint.sum(-1), FLOOR)
-        self.words = (count * jnp.log(mix)).sum()
+        self.words = jax.ops.segment_sum(count * jnp.log(mix), document, documents.num_documents)
         # phi = joint / mix; the slope of that is of size 1 / mix^2 and overflows, so joint is brought near 1 first
         unit = joint * jax.lax.stop_gradient(1.0 / mix)[:, None]
         self.phi = unit / jnp.maximum(unit.sum(-1, keepdims=True), 1e-9)

@@ -27,6 +27,7 @@ STATISTICS = {  # ArviZ's name: field of NumPyro's state
     "acceptance_rate": "accept_prob",
     "n_steps": "num_steps",
     "energy": "energy",
+    "lp": "potential_energy",  # its negative, below
     "step_size": "adapt_state.step_size",
 }
 
@@ -75,8 +76,9 @@ def nuts(
         devices=jax.devices(),
         progress_bar=progress_bar,
     )  # fmt: skip
+    drawn.statistics["lp"] = -drawn.statistics["lp"]
     info = {
         "seed": seed, "num_warmup": num_warmup, "thinning": thinning, "target": model.target,
         "divergences": int(drawn.statistics["diverging"].sum()), "interrupted": drawn.interrupted,
     }  # fmt: skip
-    return Fit(reading.story, corpus, drawn.draws, engine="nuts", info=info, statistics=drawn.statistics)
+    return Fit(reading.story, corpus, drawn.draws, y=reading.y, engine="nuts", info=info, statistics=drawn.statistics)

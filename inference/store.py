@@ -4,43 +4,67 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import io
 import json
 import os
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
+from scipy import sparse
 
-from .fit import Fit
+from topiczoo.corpora import Corpus
+
+from .fit import STATISTIC_DIMS, Fit
 from .reading import Story
 
 FORMAT = "topiczoo fit"
-VERSION = 1
+VERSION = 2
 
 
 def to_datatree(fit: Fit) -> xr.DataTree:
-    """posterior and sample_stats as ArviZ expects them; large sites in ``snapshots``, running means in ``means``."""
-    groups = {"posterior": _dataset(fit, fit.draws, ("chain", "draw"))}
+    """posterior, sample_stats, observed_data and constant_data as ArviZ expects them.
+
+    Large sites are in ``snapshots``, running means in ``means``; constant_data holds the words as (document, term, count).
+    """
+    dims, every = fit.story.dims, ("chain", "draw")
+    groups = {"posterior": _dataset(fit, fit.draws, every, dims)}
     if fit.statistics:
-        groups["sample_stats"] = _dataset(fit, fit.statistics, ("chain", "draw"))
+        groups["sample_stats"] = _dataset(fit, fit.statistics, every, STATISTIC_DIMS)
     if fit.snapshots:
-        groups["snapshots"] = _dataset(fit, fit.snapshots, ("chain", "draw")).assign_coords(draw=fit.snapshot_index)
+        groups["snapshots"] = _dataset(fit, fit.snapshots, every, dims).assign_coords(draw=fit.snapshot_index)
     if fit.means:
-        groups["means"] = _dataset(fit, fit.means, ("chain",))
+        groups["means"] = _dataset(fit, fit.means, ("chain",), dims)
+    responses = fit.y if isinstance(fit.y, Mapping) else {} if fit.y is None else {"y": fit.y}
+    if responses:
+        arrays = {name: np.asarray(value) for name, value in responses.items()}
+        groups["observed_data"] = _dataset(fit, arrays, ("document",), {})
+    pairs = fit.corpus.counts.tocoo()
+    words = {"word_document": pairs.row, "word_term": pairs.col, "word_count": pairs.data}
+    groups["constant_data"] = xr.Dataset(
+        {name: ("pair", np.asarray(value, np.int32)) for name, value in words.items()},
+        coords={"term": fit.vocabulary.astype(str), "document": fit.document_names.astype(str)},
+    )
     tree = xr.DataTree.from_dict(groups)
     tree.attrs = {"inference_library": "topiczoo", "story": fit.story.name, "engine": fit.engine}
     return tree
 
 
-def _dataset(fit: Fit, arrays: Mapping[str, np.ndarray], leading: tuple[str, ...]) -> xr.Dataset:
+def _dataset(
+    fit: Fit,
+    arrays: Mapping[str, np.ndarray],
+    leading: tuple[str, ...],
+    dims_of: Mapping[str, tuple[str | None, ...]],
+) -> xr.Dataset:
     labels = {"term": fit.vocabulary, "document": fit.document_names}
     variables, coords = {}, {}
     for name, array in arrays.items():
         rest = array.ndim - len(leading)
-        known = fit.story.dims.get(name, (None,) * rest)
+        known = dims_of.get(name, (None,) * rest)
         dims = (*leading, *(dim or f"{name}_{i}" for i, dim in enumerate(known[:rest])))
         variables[name] = (dims, array)
         for dim, size in zip(dims, array.shape, strict=True):
@@ -65,14 +89,10 @@ def save(fit: Fit, path: str | Path) -> Path:
         "dims": _json(fit.story.dims),
         "info": _json(fit.info),
     }
-    tree["corpus"] = xr.DataTree(
-        xr.Dataset(
-            {
-                "vocabulary": ("term", fit.vocabulary.astype(str)),
-                "document_names": ("document", fit.document_names.astype(str)),
-            }
-        )
-    )
+    covariates = fit.corpus.covariates
+    if covariates.shape[1]:
+        tree.attrs["covariates"] = covariates.to_json(orient="table", index=False)
+    tree.attrs["several_responses"] = int(isinstance(fit.y, Mapping))
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
     os.close(handle)
     try:
@@ -102,21 +122,23 @@ def load(path: str | Path, story: Callable | None = None) -> Fit:
         ) from error
     if tree.attrs.get("format") != FORMAT:
         raise ValueError(f"{str(path)!r} is not a topiczoo fit; give a file written by Fit.save.")
+    if tree.attrs["version"] < VERSION:
+        raise ValueError(f"{str(path)!r} was written by an older topiczoo, without its documents; fit and save again.")
     if tree.attrs["version"] > VERSION:
         raise ValueError(
             f"{str(path)!r} was written by a newer topiczoo (version {tree.attrs['version']}); update topiczoo."
         )
     bound = Story(story or _find_story(tree.attrs, path), json.loads(tree.attrs["arguments"]))
     bound.dims = {name: tuple(dims) for name, dims in json.loads(tree.attrs["dims"]).items()}
-    vocabulary, names = (np.asarray(tree["corpus"][name].values, str) for name in ("vocabulary", "document_names"))
     groups = {
         name: _arrays(tree[name]) if name in tree.children else {}
         for name in ("posterior", "sample_stats", "snapshots", "means")
     }
     return Fit(
         bound,
-        _Labels(vocabulary, names),
+        _read_corpus(tree),
         groups["posterior"],
+        y=_read_responses(tree),
         engine=tree.attrs["engine"],
         info=json.loads(tree.attrs["info"]),
         statistics=groups["sample_stats"],
@@ -126,11 +148,21 @@ def load(path: str | Path, story: Callable | None = None) -> Fit:
     )
 
 
-class _Labels(NamedTuple):
-    """The names a fit needs of its corpus, without the corpus."""
+def _read_corpus(tree: xr.DataTree) -> Corpus:
+    words = tree["constant_data"]
+    vocabulary, names = np.asarray(words["term"].values, str), np.asarray(words["document"].values, str)
+    places = np.asarray(words["word_document"]), np.asarray(words["word_term"])
+    counts = sparse.coo_array((np.asarray(words["word_count"]), places), shape=(len(names), len(vocabulary)))
+    stored = tree.attrs.get("covariates")
+    covariates = None if stored is None else pd.read_json(io.StringIO(stored), orient="table")
+    return Corpus.from_counts(counts, vocabulary, names=names, covariates=covariates, empty="keep")
 
-    vocabulary: np.ndarray
-    names: np.ndarray
+
+def _read_responses(tree: xr.DataTree) -> Any:
+    if "observed_data" not in tree.children:
+        return None
+    responses = _arrays(tree["observed_data"])
+    return responses if tree.attrs["several_responses"] else responses["y"]
 
 
 def _arrays(node: Any) -> dict[str, np.ndarray]:

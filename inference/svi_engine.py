@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro import handlers
 from numpyro.infer import SVI, TraceMeanField_ELBO
+from numpyro.infer.util import log_density
 from numpyro.optim import Adam
 from tqdm.auto import tqdm
 
@@ -84,10 +85,12 @@ def svi(
         "learning_rate": learning_rate, "target": fitted.model.target, "losses": losses, "interrupted": interrupted,
         "as_means": sorted(means),
     }  # fmt: skip
-    return Fit(
-        reading.story, corpus, draws, engine="svi", info=info, statistics={},
+    fit = Fit(
+        reading.story, corpus, draws, y=reading.y, engine="svi", info=info, statistics={},
         means=means, snapshots=snapshots, snapshot_index=index,
     )  # fmt: skip
+    fit.importance_ratios = fitted.importance_ratios
+    return fit
 
 
 def learning_rates(peak: float, num_steps: int) -> Callable[[Any], Any]:
@@ -226,6 +229,63 @@ class _Fitting:
                 (snapshots if name in large else draws)[name] = np.asarray(kept)[None]
         return draws, means, snapshots, np.arange(fewer if snapshots else 0)
 
+    def importance_ratios(
+        self, num_draws: int = 200, num_thetas: int = 3, most_documents: int = 200
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """log p/q of draws from the guide: of the sites that are not of documents [draws], and of documents one by one.
+
+        Sites of documents would swamp the ratio of the others. In that they are therefore averaged, over the same few draws
+        for every draw of the others:  log r(g) = mean_m log p(g, theta_m, data) - log q(g).
+        A document's ratio is p(theta_d, w_d, y_d | g) / q(theta_d) at one g, [draws, documents] for some documents.
+        """
+        parameters = self.svi.get_params(self.state)
+        q = {name: self._whole(name, parameters) for name in self.guide.sites}
+        local = {name for name, site in self.guide.sites.items() if site.document_axis is not None}
+        key, theta_key = jax.random.split(jax.random.fold_in(jax.random.key(self.seed), 2))
+        everything = self.batches.take(np.arange(len(self.reading.corpus)))[:2]
+
+        @jax.jit
+        def of_globals(data: tuple, q: dict) -> jax.Array:
+            thetas = [
+                {
+                    name: q[name].sample(jax.random.fold_in(jax.random.fold_in(theta_key, m), i))
+                    for i, name in _numbered(local)
+                }
+                for m in range(num_thetas)
+            ]
+
+            def ratio(key: jax.Array) -> jax.Array:
+                drawn = {name: q[name].sample(jax.random.fold_in(key, i)) for i, name in _numbered(set(q) - local)}
+                log_q = sum(q[name].log_prob(value).sum() for name, value in drawn.items())
+                log_p = [log_density(self.model, data, {}, {**drawn, **theta})[0] for theta in thetas]
+                return sum(log_p) / len(log_p) - log_q
+
+            return jax.lax.map(ratio, jax.random.split(key, num_draws))
+
+        of_all = np.asarray(of_globals(everything, q))
+        if not local:
+            return of_all, None
+        rows = np.sort(np.random.default_rng(self.seed).permutation(len(self.reading.corpus))[:most_documents])
+        documents_, y, places = self.batches.take(rows)
+
+        @jax.jit
+        def of_documents(data: tuple, parameters: dict) -> jax.Array:
+            with handlers.substitute(data=parameters):
+                of_rows = {name: self.guide.site(name, data[0], places) for name in local}
+            at = {name: q[name].sample(jax.random.fold_in(key, i)) for i, name in _numbered(set(q) - local)}
+
+            def ratio(key: jax.Array) -> jax.Array:
+                drawn = {name: of_rows[name].sample(jax.random.fold_in(key, i)) for i, name in _numbered(local)}
+                total = self.model.document_densities(*data, {**at, **drawn})
+                for name, value in drawn.items():
+                    terms = of_rows[name].log_prob(value)
+                    total = total - terms.reshape(len(rows), -1).sum(-1)
+                return total
+
+            return jax.lax.map(ratio, jax.random.split(theta_key, num_draws))
+
+        return of_all, np.asarray(of_documents((documents_, y), parameters))
+
     def _whole(self, name: str, parameters: dict) -> Any:
         """q of a site for the whole corpus."""
 
@@ -239,6 +299,11 @@ class _Fitting:
             return PathwiseDirichlet(jnp.concatenate(parts))
         with handlers.substitute(data=parameters):
             return self.guide.site(name, None, None)
+
+
+def _numbered(names: set[str]) -> list[tuple[int, str]]:
+    """Names with a number each, for keys of their own."""
+    return list(enumerate(sorted(names)))
 
 
 @jax.jit

@@ -7,11 +7,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax.scipy.special import xlogy
 
 from .assignments import Assigned, Assignments
-from .blocks import Block
+from .blocks import Block, log_beta_function
 from .gamma import dirichlet
-from .reading import Reading, run
+from .reading import Reading, run, total
 from .sweep import BlockSweep, categorical, concentration, read_weights, sweep
 
 
@@ -44,6 +46,9 @@ class TopicBlock(Block):
         theta = dirichlet(theta_key, posterior) if self.draw_theta else mean
         return {"z": z, self.reading.theta: theta}, {self.reading.theta: mean}
 
+    def watch(self, values: dict, corpus: Any, y: Any) -> dict[str, jax.Array]:
+        return watch_topics(self.reading, values, corpus, y, self.collapsed)
+
     def token_weights(self, values: dict, corpus: Any, y: Any, document: int, n: int) -> jax.Array:
         """log p(z_dn = k | the rest) up to a constant, [topics], for checking against the story."""
         blocks = corpus.blocks
@@ -59,6 +64,41 @@ class TopicBlock(Block):
         return jnp.log(walk.token_weights(lanes, blocks.terms[shard, place])[:, lane])
 
 
+def watch_topics(reading: Reading, values: dict, corpus: Any, y: Any, collapsed: bool) -> dict[str, jax.Array]:
+    """``lp``, the story's log joint density, and ``usage``, the share of words in each topic.
+
+    Dirichlet theta and beta that only words read are integrated out: their density is spread over so many numbers near
+    zero that it would drown the rest. int prod_k theta_k^n_k Dir(theta; alpha) = B(alpha + n) / B(alpha).
+    """
+    z: Assignments = values["z"]
+    trace = run(reading.story, corpus, y, values, Assigned(counted=False))
+    usage = z.topic_term.sum(1) / jnp.maximum(z.topic_term.sum(), 1.0)
+    integrated = {}
+    if collapsed:
+        integrated[reading.theta] = z.document_topic
+    if beta_can_be_integrated_out(reading):
+        integrated[reading.beta] = z.topic_term
+    others = [name for name, site in trace.items() if site["type"] == "sample" and name not in (*integrated, "z")]
+    lp = total(trace, others) if others else jnp.zeros(())
+    for name, counts in integrated.items():
+        prior = jnp.broadcast_to(concentration(trace[name]["fn"]), counts.shape)
+        lp += (log_beta_function(prior + counts) - log_beta_function(prior)).sum()
+    if reading.theta not in integrated:
+        lp += xlogy(z.document_topic, trace["z"]["fn"].theta).sum()
+    if reading.beta not in integrated:
+        lp += xlogy(z.topic_term, trace["z"]["fn"].beta).sum()
+    return {"lp": lp, "usage": usage}
+
+
+def beta_can_be_integrated_out(reading: Reading) -> bool:
+    """beta is a Dirichlet site and words are all that reads it."""
+    return (
+        reading.beta is not None
+        and reading.children([reading.beta]) == {reading.beta}
+        and isinstance(reading.latent[reading.beta].prior, dist.Dirichlet)
+    )
+
+
 class CollapsedBlock(Block):
     """The lecture's sampler: theta and beta both integrated out, one token after another; then both drawn.
 
@@ -70,6 +110,9 @@ class CollapsedBlock(Block):
 
     def __init__(self, model: Callable | None, reading: Reading) -> None:
         super().__init__(model, reading, ["z", reading.theta, reading.beta])
+
+    def watch(self, values: dict, corpus: Any, y: Any) -> dict[str, jax.Array]:
+        return watch_topics(self.reading, values, corpus, y, collapsed=True)
 
     def _token(self, values: dict, corpus: Any, y: Any) -> Callable:
         """Unnormalised log weights of a token's topics, as a function of the counts without it."""

@@ -109,7 +109,7 @@ def vem(
     means = {name: _share(value)[None] for name, value in marginals.dirichlet.items()}
     means.update({name: value[None] for name, value in marginals.point.items()})
     return Fit(
-        reading.story, corpus, _draw(marginals, rng, num_draws), engine="vem", info=info,
+        reading.story, corpus, _draw(marginals, rng, num_draws), y=reading.y, engine="vem", info=info,
         means={name: np.asarray(value, np.float32) for name, value in means.items()},
     )  # fmt: skip
 

@@ -1,0 +1,319 @@
+"""The same topics under the same numbers: topics matched across draws and chains.
+
+The posterior of a topic model does not change when topics are renumbered, so a chain may renumber them on its way
+(label switching), and two chains number them differently from the start. That is harmless. Two chains may also sit in
+different modes, with topics that the other does not have; that is not. Both look the same until topics are matched.
+
+Each draw's topics are matched to a reference by the assignment problem
+
+    max over permutations s of  sum_k similarity(draw's topic s_k, reference topic k)
+
+where the similarity of two topics is their Bhattacharyya coefficient, sum_v sqrt(beta_jv beta_kv), plus a little for
+alike coefficients, which tells apart topics that use the same words. The reference is the mean of the first chain's
+draws, matched to its last one.
+
+What is left after matching is measured draw against draw: a topic is *matched* if draws of different chains are nearly
+as alike as draws of one chain far apart in time.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import linear_sum_assignment
+
+from topiczoo.inference import Fit
+
+MATCHED = 0.9  # likeness across chains, as a share of likeness within chains, from which a topic counts as the same
+MOST_TERMS = 500  # terms that matching looks at; the rest of each topic is one more term
+COEFFICIENT_WEIGHT = 0.1  # of the second view, the coefficients, against the first, the words
+COMPARED_DRAWS = 20  # of each chain, for likeness within and across chains
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """What matching found.
+
+    Attributes
+    ----------
+    permutations
+        [chain, draw, topic]: which of the draw's own topics now has the number.
+    topics
+        One row a topic: ``usage``; ``overlap``, likeness of its draws across chains; ``within``, likeness within a chain;
+        ``stability``, their ratio, at most 1; ``switched``, the share of draws in which the chain itself renumbered it;
+        ``matched``, whether every chain has it (None with a single chain).
+    chains
+        One row a topic and chain: ``overlap`` with the other chains and ``matched``.
+    """
+
+    permutations: np.ndarray
+    topics: pd.DataFrame
+    chains: pd.DataFrame
+
+    @property
+    def agreement(self) -> float | None:
+        """The share of words that belongs to matched topics: 1 if chains differ by numbering alone."""
+        if not len(self.chains):
+            return None
+        usage = self.topics["usage"]
+        return float(usage[self.topics["matched"].astype(bool)].sum() / usage.sum())
+
+    @property
+    def switching(self) -> float:
+        """The share of draws in which a chain renumbered any topic."""
+        return float((self.permutations != self.permutations[:, -1:]).any(-1).mean())
+
+    @property
+    def unmatched(self) -> list[int]:
+        """Topics that some chain does not have."""
+        return [int(k) for k in self.topics.index[self.topics["matched"] == False]]  # noqa: E712
+
+    @property
+    def verdict(self) -> str:
+        switched = "" if self.switching < 0.005 else f" Labels switched within chains in {self.switching:.0%} of draws."
+        if self.agreement is None:
+            return "One chain: whether another would find the same topics cannot be known." + switched
+        if not self.unmatched:
+            return "All chains found the same topics." + switched
+        number = "topic" if len(self.unmatched) == 1 else "topics"
+        shown = ", ".join(map(str, self.unmatched[:10])) + (", ..." if len(self.unmatched) > 10 else "")
+        return (
+            f"Chains found different {number} {shown}: {self.agreement:.0%} of words are in topics that all chains have."
+            + switched
+        )
+
+
+def align(fit: Fit) -> Fit:
+    """The same fit with topics numbered alike in every draw and chain, most used first; ``.alignment`` says how well.
+
+    Every variable with an axis of topics is renumbered: draws, snapshots, means and statistics.
+    """
+    name, beta = _topic_draws(fit)
+    _num_chains, num_draws = beta.shape[:2]
+    features = _features(beta)
+    coefficients = _coefficients(fit, num_draws)
+    order = _match(features, coefficients)
+    usage = _usage(fit, order)
+    by_use = np.argsort(-usage, kind="stable")
+    order = order[:, :, by_use]
+    topics, chains = _compare(features, order)
+    topics.insert(0, "usage", usage[by_use])
+    topics["switched"] = (order != order[:, -1:]).mean((0, 1))
+    topics = topics.rename_axis("topic")
+    aligned = _renumbered(fit, order, _places(fit, name, num_draws))
+    aligned.alignment = Alignment(order, topics, chains)
+    return aligned
+
+
+def _topic_draws(fit: Fit) -> tuple[str, np.ndarray]:
+    """The draws that tell topics apart: the site with axes of topics and terms, [chain, draw, topic, term]."""
+    for name, dims in fit.story.dims.items():
+        if dims == ("topic", "term") and name in {**fit.draws, **fit.snapshots}:
+            return name, {**fit.snapshots, **fit.draws}[name]
+    raise ValueError(
+        f"The story {fit.story.name!r} has no site with axes of topics and terms, so its topics cannot be matched by words."
+    )
+
+
+def _features(beta: np.ndarray) -> np.ndarray:
+    """sqrt(beta) over the leading terms, what is left of each topic as one term more, [chain, draw, topic, feature]."""
+    num_terms = beta.shape[-1]
+    if num_terms > MOST_TERMS + 1:
+        some = beta[:, :: max(1, beta.shape[1] // 10)]
+        leading = np.sort(np.argsort(-some.max((0, 1, 2)))[:MOST_TERMS])
+        kept = np.empty((*beta.shape[:-1], MOST_TERMS + 1), np.float32)
+        kept[..., :-1] = beta[..., leading]
+        kept[..., -1] = np.maximum(1.0 - kept[..., :-1].sum(-1), 0.0)
+        return np.sqrt(kept, out=kept)
+    return np.sqrt(beta, dtype=np.float32)
+
+
+def _coefficients(fit: Fit, num_draws: int) -> np.ndarray | None:
+    """The coefficients as features, scaled to their spread, [chain, draw, topic, feature]; None without any."""
+    views = []
+    for name, value in fit.draws.items():
+        dims = fit.story.dims.get(name, ())
+        if dims[:1] == ("topic",) and "term" not in dims and "document" not in dims and not _is_simplex(value):
+            views.append(value.reshape(*value.shape[:3], -1))
+    if not views:
+        return None
+    value = np.concatenate(views, -1).astype(np.float32)
+    if value.shape[1] != num_draws:
+        value = value[:, fit.snapshot_index]
+    return value / max(float(value.std()), 1e-9)
+
+
+def _is_simplex(value: np.ndarray) -> bool:
+    return bool((value >= 0).all() and np.allclose(value.sum(-1), 1.0, atol=1e-3))
+
+
+def _match(features: np.ndarray, coefficients: np.ndarray | None) -> np.ndarray:
+    """For every draw which of its topics matches each reference topic, [chain, draw, topic]."""
+    num_chains, num_draws, num_topics = features.shape[:3]
+    order = np.empty((num_chains, num_draws, num_topics), int)
+    order[0], words, scores = _match_chain(features, coefficients, 0, features[0, -1], _last(coefficients, 0))
+    for chain in range(1, num_chains):
+        # first within the chain, then the chain as a whole: a mean of many draws is the better judge
+        own, own_words, own_scores = _match_chain(
+            features, coefficients, chain, features[chain, -1], _last(coefficients, chain)
+        )
+        whole = _assign(own_words, own_scores, words, scores)
+        order[chain] = own[:, whole]
+    return order
+
+
+def _last(coefficients: np.ndarray | None, chain: int) -> np.ndarray | None:
+    return None if coefficients is None else coefficients[chain, -1]
+
+
+def _match_chain(
+    features: np.ndarray, coefficients: np.ndarray | None, chain: int, words: np.ndarray, scores: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Draws of one chain matched to its last, then to their mean; the permutations and that mean."""
+    num_draws, num_topics = features.shape[1:3]
+    order = np.tile(np.arange(num_topics), (num_draws, 1))
+    for _ in range(2):
+        for draw in range(num_draws):
+            order[draw] = _assign(features[chain, draw], _at(coefficients, chain, draw), words, scores)
+        words = _mean(features[chain], order)
+        scores = None if coefficients is None else _mean(coefficients[chain], order)
+        if (order == np.arange(num_topics)).all():
+            break
+    return order, words, scores
+
+
+def _at(coefficients: np.ndarray | None, chain: int, draw: int) -> np.ndarray | None:
+    return None if coefficients is None else coefficients[chain, draw]
+
+
+def _mean(values: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """The mean over draws of renumbered values [draw, topic, feature], without a renumbered copy of them all."""
+    total = np.zeros(values.shape[1:])
+    for value, permutation in zip(values, order, strict=True):
+        total += value[permutation]
+    return (total / len(values)).astype(np.float32)
+
+
+def _assign(
+    words: np.ndarray, scores: np.ndarray | None, to_words: np.ndarray, to_scores: np.ndarray | None
+) -> np.ndarray:
+    """The permutation p that makes words[p] most alike to ``to_words``."""
+    similarity = to_words @ words.T
+    if scores is not None and to_scores is not None:
+        gap = ((to_scores[:, None] - scores[None]) ** 2).mean(-1)
+        similarity = similarity + COEFFICIENT_WEIGHT * np.exp(-0.5 * gap)
+    return linear_sum_assignment(similarity, maximize=True)[1]
+
+
+def _compare(features: np.ndarray, order: np.ndarray) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Likeness of a topic's draws within and across chains."""
+    num_chains, num_draws, num_topics = order.shape
+    chosen = np.unique(np.linspace(0, num_draws - 1, COMPARED_DRAWS).astype(int))
+    some = np.stack([[features[c, d][order[c, d]] for d in chosen] for c in range(num_chains)])  # [chain, draw, k, v]
+    half = max(1, len(chosen) // 2)
+    # mean likeness of chain a's early draws with chain b's late ones; for a = b, of draws of one chain far apart
+    like = np.einsum("akv,bkv->abk", some[:, :half].mean(1), some[:, -half:].mean(1))
+    own = np.einsum("aak->ak", like)
+    within = own.mean(0)
+    frame = pd.DataFrame({"within": within}, index=np.arange(num_topics))
+    if num_chains == 1:
+        frame["overlap"], frame["stability"], frame["matched"] = np.nan, np.nan, None
+        return frame, pd.DataFrame(columns=["topic", "chain", "overlap", "matched"])
+    across = (like + like.swapaxes(0, 1)) / 2
+    across[np.arange(num_chains), np.arange(num_chains)] = np.nan
+    of_chain = np.nanmax(across, axis=1)  # with the nearest other chain, [chain, k]
+    frame["overlap"] = np.nanmin(across, axis=(0, 1))
+    frame["stability"] = np.minimum(frame["overlap"] / within, 1.0)
+    frame["matched"] = frame["stability"] >= MATCHED
+    chains = pd.DataFrame({
+        "topic": np.tile(np.arange(num_topics), num_chains),
+        "chain": np.repeat(np.arange(num_chains), num_topics),
+        "overlap": of_chain.ravel(),
+        "matched": (of_chain >= MATCHED * within).ravel(),
+    })  # fmt: skip
+    return frame, chains
+
+
+def _usage(fit: Fit, order: np.ndarray) -> np.ndarray:
+    """How much of the corpus each matched topic has, averaged over chains and draws."""
+    usage = topic_usage(fit)
+    if usage is None:
+        return np.full(order.shape[-1], 1.0 / order.shape[-1])
+    if usage.shape[1] != order.shape[1]:
+        usage = (
+            usage[:, fit.snapshot_index] if len(fit.snapshot_index) == order.shape[1] else usage.mean(1, keepdims=True)
+        )
+    return np.take_along_axis(np.broadcast_to(usage, order.shape), order, -1).mean((0, 1))
+
+
+def topic_usage(fit: Fit) -> np.ndarray | None:
+    """The share of words in each topic, [chain, draw or 1, topic]: what the sampler counted, or the mean of theta."""
+    if "usage" in fit.statistics:
+        return fit.statistics["usage"]
+    lengths = fit.corpus.lengths / fit.corpus.num_tokens
+    for name, dims in fit.story.dims.items():
+        if dims == ("document", "topic"):
+            if name in fit.draws:
+                return np.einsum("cdnk,n->cdk", fit.draws[name], lengths)
+            if name in fit.means:
+                return np.einsum("cnk,n->ck", fit.means[name], lengths)[:, None]
+    return None
+
+
+def _places(fit: Fit, name: str, num_draws: int) -> np.ndarray:
+    """For every draw of the fit, the matched draw that stands for it: itself, or the nearest snapshot."""
+    if name in fit.draws:
+        return np.arange(num_draws)
+    length = next(iter({**fit.draws, **fit.statistics}.values())).shape[1]
+    return np.abs(np.arange(length)[:, None] - fit.snapshot_index).argmin(1)
+
+
+def _renumbered(fit: Fit, order: np.ndarray, places: np.ndarray) -> Any:
+    """A copy of the fit with every axis of topics renumbered."""
+    from topiczoo.inference.fit import STATISTIC_DIMS
+
+    aligned = copy.copy(fit)
+    aligned.__dict__.pop("posterior", None)  # made anew from the renumbered draws
+    every = order[:, places]
+
+    def apply(values: dict[str, np.ndarray], dims_of: Any, by_draw: np.ndarray) -> dict[str, np.ndarray]:
+        out = {}
+        for name, value in values.items():
+            dims = dims_of.get(name, ())
+            for axis, dim in enumerate(dims):
+                if dim == "topic":
+                    value = _take(value, by_draw, axis)
+            out[name] = value
+        return out
+
+    aligned.draws = apply(fit.draws, fit.story.dims, every)
+    aligned.snapshots = apply(fit.snapshots, fit.story.dims, order)
+    aligned.statistics = apply(fit.statistics, STATISTIC_DIMS, every)
+    aligned.means = apply(fit.means, fit.story.dims, _usual(order))
+    return aligned
+
+
+def _usual(order: np.ndarray) -> np.ndarray:
+    """For running means, which mix all draws of a chain: the numbering most of its draws have, [chain, topic]."""
+    usual = []
+    for chain in order:
+        permutations, votes = np.unique(chain, axis=0, return_counts=True)
+        usual.append(permutations[votes.argmax()])
+    return np.stack(usual)
+
+
+def _take(value: np.ndarray, order: np.ndarray, axis: int) -> np.ndarray:
+    """value[chain, draw, ..., topic, ...] with topics renumbered draw by draw; without draws for order [chain, topic]."""
+    lead = order.ndim - 1
+    if order.shape[:lead] != value.shape[:lead]:
+        raise ValueError(f"permutations of shape {order.shape} do not fit values of shape {value.shape}.")
+    if (order == np.arange(order.shape[-1])).all():
+        return value
+    out = np.empty_like(value)
+    for place in np.ndindex(*order.shape[:lead]):
+        out[place] = np.take(value[place], order[place], axis=axis)
+    return out

@@ -1,0 +1,116 @@
+"""What convergence is judged by: series of numbers, one a draw, that mean the same in every chain.
+
+Quantities that do not depend on how topics are numbered (the log joint density, predictions, the sizes of topics in
+order) can always be compared. Topics and their coefficients can be once topics are matched, so the fit must be aligned.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from topiczoo.inference import Fit
+
+from .alignment import topic_usage
+
+LEADING_TERMS = 3  # of each topic
+LARGEST = 5  # topics in the spectrum of usage
+MOST_ELEMENTS = 50  # of one site without topics
+
+
+class Series(NamedTuple):
+    """A quantity's draws, [chain, draw]."""
+
+    quantity: str
+    kind: str  # "label-invariant", "prediction", "parameter", "coefficient" or "term"
+    topic: int | None
+    values: np.ndarray
+    predictive_sd: float | None = None  # of a prediction: standard deviation of the response itself
+
+
+def series(fit: Fit, *, predictions: int = 0, seed: int = 0) -> list[Series]:
+    """Everything worth judging in an aligned fit; ``predictions`` is the number of documents whose E[y] is followed."""
+    found = [*_invariants(fit), *_predictions(fit, predictions, seed), *_sites(fit), *_terms(fit)]
+    return [s for s in found if s.values.shape[1] > 1 and not np.ptp(s.values) == 0]
+
+
+def _invariants(fit: Fit) -> list[Series]:
+    found = []
+    if "lp" in fit.statistics:
+        found.append(Series("log joint density", "label-invariant", None, fit.statistics["lp"]))
+    usage = topic_usage(fit)
+    if usage is not None and usage.shape[1] > 1:
+        spectrum = -np.sort(-usage, axis=-1)
+        for rank in range(min(LARGEST, spectrum.shape[-1])):
+            name = "usage of the largest topic" if rank == 0 else f"usage of the topic of rank {rank + 1}"
+            found.append(Series(name, "label-invariant", None, spectrum[..., rank]))
+    for name in coefficient_sites(fit):
+        squares = (fit.draws[name] ** 2).sum(tuple(range(2, fit.draws[name].ndim)))
+        found.append(Series(f"sum of {name}^2", "label-invariant", None, squares))
+    return found
+
+
+def _predictions(fit: Fit, number: int, seed: int) -> list[Series]:
+    """E[y | draw] of some documents of the corpus, their topics folded in from words alone."""
+    if not number or fit.y is None:
+        return []
+    rows = np.random.default_rng(seed).choice(len(fit.corpus), min(number, len(fit.corpus)), replace=False)
+    rows = np.sort(rows)
+    predicted = fit.predict(fit.corpus[rows], seed=seed)
+    parts = predicted if isinstance(predicted, dict) else {"y": predicted}
+    found = []
+    for name, prediction in parts.items():
+        expected = prediction.expected
+        if np.isnan(expected).any():  # classes have no mean: the drawn class stands for it
+            expected = prediction.draws.reshape(expected.shape)
+        expected = expected.reshape(*expected.shape[:3], -1)[..., 0]
+        for place, row in enumerate(rows):
+            label = f"expected {name} of document {fit.document_names[row]}"
+            spread = float(prediction.draws[:, place].std())
+            found.append(Series(label, "prediction", None, expected[:, :, place], spread))
+    return found
+
+
+def coefficient_sites(fit: Fit) -> list[str]:
+    """Sites with one or several numbers a topic that are no probabilities."""
+    found = []
+    for name, value in fit.draws.items():
+        dims = fit.story.dims.get(name, ())
+        if dims[:1] == ("topic",) and "term" not in dims and "document" not in dims and value.min() < 0:
+            found.append(name)
+    return found
+
+
+def _sites(fit: Fit) -> list[Series]:
+    """Elements of sites that belong to no document and no term."""
+    coefficients, found = coefficient_sites(fit), []
+    for name, value in fit.draws.items():
+        dims = fit.story.dims.get(name, (None,) * (value.ndim - 2))
+        if "document" in dims or "term" in dims:
+            continue
+        flat = value.reshape(*value.shape[:2], -1)
+        of_topics = "topic" in dims
+        if not of_topics and flat.shape[-1] > MOST_ELEMENTS:
+            continue
+        for place, index in enumerate(np.ndindex(*value.shape[2:])):
+            label = name + (f"[{', '.join(map(str, index))}]" if index else "")
+            topic = index[dims.index("topic")] if of_topics else None
+            kind = "coefficient" if name in coefficients else "parameter"
+            found.append(Series(label, kind, topic, flat[..., place]))
+    return found
+
+
+def _terms(fit: Fit) -> list[Series]:
+    """The leading terms' probabilities of each topic."""
+    found = []
+    for name, dims in fit.story.dims.items():
+        value = {**fit.snapshots, **fit.draws}.get(name)
+        if dims != ("topic", "term") or value is None:
+            continue
+        mean = value.mean((0, 1))
+        for topic, probabilities in enumerate(mean):
+            for term in np.argsort(-probabilities, kind="stable")[:LEADING_TERMS]:
+                label = f"{name}[{topic}, {fit.vocabulary[term]}]"
+                found.append(Series(label, "term", topic, value[:, :, topic, term]))
+    return found
