@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,17 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from jax.sharding import Mesh
-from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
-from topiczoo.corpora.layouts import documents
+from topiczoo.corpora.layouts import Documents
 
-from .assignments import count, mean_topics
 from .blocks import LabelBlock
-from .gibbs_engine import theta_can_be_integrated_out
-from .reading import Answer, Reading, Story, run
-from .sweep import read_weights, sweep
+from .folding import Folding
+from .reading import Answer, run
 
 if TYPE_CHECKING:
     from .fit import Fit
@@ -75,12 +70,27 @@ def predict(
 
     Returns a :class:`Prediction`, or a dict of them where the story has several responses.
     """
-    folding = _Folding(fit, corpus)
-    if not folding.responses:
+    folding = Folding(fit, corpus)
+    reading = folding.reading
+    # responses: what reads zbar and is read by nothing
+    responses = [name for name in reading.below if reading.children([name]) == {name}]
+    if not responses:
         raise ValueError(f"The story {fit.story.name!r} has no response; use transform for topic proportions.")
-    parts = folding.run(seed, most_draws, num_burn, progress_bar, want_response=True)
+
+    def step(data: tuple, key: jax.Array, z: Any, values: dict, burn: jax.Array) -> tuple[Any, dict]:
+        corpus, _ = data
+        sweep_key, response_key = jax.random.split(key)
+        z = folding.sweeps(corpus, sweep_key, z, values, burn + 1)
+        theta = folding.theta(corpus, z, values)
+        answer = Answer(folding.zbar(corpus, z, theta))
+        values = {**values, reading.theta: theta}
+        trace = run(reading.story, corpus, None, values, answer, key=response_key, prior=True)
+        return z, {name: _response(trace[name]["fn"], trace[name]["value"]) for name in responses}
+
+    settings = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn, "progress_bar": progress_bar}
+    parts = [jax.tree.map(lambda leaf: leaf[None], part) for part in folding.run(step, **settings)]
     predictions = {}
-    for name in folding.responses:
+    for name in responses:
         draws = np.concatenate([part[name]["draw"] for part in parts])
         probabilities = (
             np.concatenate([part[name]["probabilities"] for part in parts])
@@ -109,101 +119,36 @@ def transform(
 
     With several chains the first is used: topics of different chains are different topics.
     """
-    folding = _Folding(fit, corpus, chains=[0])
-    parts = folding.run(seed, most_draws, num_burn, progress_bar, want_response=False)
-    return np.concatenate([part["theta"] for part in parts]).mean(0)
+    folding = Folding(fit, corpus, chains=[0])
+
+    def step(data: tuple, key: jax.Array, z: Any, values: dict, burn: jax.Array) -> tuple[Any, jax.Array]:
+        corpus, _ = data
+        if not folding.reading.has_words:
+            return z, _label_probabilities(folding, corpus, values)
+        z = folding.sweeps(corpus, key, z, values, burn + 1)
+        return z, folding.theta(corpus, z, values)
+
+    settings = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn, "progress_bar": progress_bar}
+    return np.mean(list(folding.run(step, **settings)), axis=0)
 
 
-class _Folding:
-    """Topics of new documents given posterior draws of everything that is not of documents."""
-
-    def __init__(self, fit: Fit, corpus: Corpus, chains: Sequence[int] | None = None) -> None:
-        if not isinstance(corpus, Corpus):
-            raise TypeError(
-                f"corpus is a {type(corpus).__name__}; make a Corpus of it, e.g. Corpus.from_counts(counts)."
-            )
-        self.fit = fit
-        self.chains = chains or range(next(iter(fit.global_draws().values())).shape[0])
-        story = Story(fit.story.function, fit.story.arguments)
-        known = corpus if np.array_equal(corpus.vocabulary, fit.vocabulary) else corpus.with_vocabulary(fit.vocabulary)
-        self.reading = Reading(story, known, None, predicting=True)
-        self.devices = jax.devices()
-        words = self.reading.has_words
-        if words and not theta_can_be_integrated_out(self.reading):
-            raise ValueError(
-                f"Prediction folds topics in with theta integrated out, which the story {story.name!r} does not allow; "
-                "fit the new documents together with the old ones, with NaN as their response."
-            )
-        self.corpus = documents(known, pairs=not words, shards=len(self.devices) if words else 0)
-        # responses: what reads zbar and is read by nothing
-        self.responses = [name for name in self.reading.below if self.reading.children([name]) == {name}]
-
-    def run(self, seed: int, most_draws: int, num_burn: int, progress_bar: bool, want_response: bool) -> list[dict]:
-        draws = self.fit.global_draws(most_draws)
-        num_draws = next(iter(draws.values())).shape[1]
-        step = jax.jit(self._with_words if self.reading.has_words else self._with_labels, static_argnums=3)
-        parts = []
-        with tqdm(total=len(self.chains) * num_draws, disable=not progress_bar, desc="folding in", unit="draw") as bar:
-            for chain in self.chains:
-                start_key, burn_key, key = jax.random.split(jax.random.fold_in(jax.random.key(seed), chain), 3)
-                state = None
-                for i in range(num_draws):
-                    values = {name: jnp.asarray(value[chain, i]) for name, value in draws.items()}
-                    if state is None:
-                        state = self._start(start_key)
-                        for b in range(num_burn if self.reading.has_words else 0):
-                            state, _ = step(jax.random.fold_in(burn_key, b), state, values, False)
-                    state, part = step(jax.random.fold_in(key, i), state, values, want_response)
-                    parts.append(jax.tree.map(lambda leaf: np.asarray(leaf)[None], part))
-                    bar.update()
-        return parts
-
-    def _start(self, key: jax.Array) -> Any:
-        if not self.reading.has_words:
-            return 0
-        blocks = self.corpus.blocks
-        assert blocks is not None and self.reading.num_topics is not None
-        topics = jax.random.randint(key, blocks.terms.shape, 0, self.reading.num_topics, jnp.int32)
-        return jax.jit(count, static_argnums=(2, 3))(topics, blocks, self.reading.num_topics, self.corpus.num_terms)
-
-    def _with_words(self, key: jax.Array, z: Any, values: dict, want_response: bool) -> tuple[Any, dict]:
-        """One sweep of the new documents' topics, and what follows from them."""
-        sweep_key, response_key = jax.random.split(key)
-        mesh = Mesh(np.asarray(self.devices), ("documents",)) if len(self.devices) > 1 else None
-        z = sweep(sweep_key, z, self.reading, self.corpus, None, values, collapsed=True, supervised=False, mesh=mesh)
-        alpha = read_weights(self.reading, self.corpus, None, values, collapsed=True).proportions
-        theta = z.document_topic + alpha
-        out: dict[str, Any] = {"theta": theta / theta.sum(-1, keepdims=True)}
-        if want_response:
-            # a document without known words: E[zbar] under the prior stands for its topics
-            zbar = jnp.where(self.corpus.lengths[:, None] > 0, mean_topics(z, self.corpus), out["theta"])
-            out |= self._responses(response_key, zbar, {**values, self.reading.theta: out["theta"]})
-        return z, out
-
-    def _responses(self, key: jax.Array, zbar: jax.Array, values: dict) -> dict[str, dict]:
-        trace = run(self.reading.story, self.corpus, None, values, Answer(zbar), key=key, prior=True)
-        out = {}
-        for name in self.responses:
-            fn, draw = trace[name]["fn"], trace[name]["value"]
-            out[name] = {"draw": draw}
-            if fn.has_enumerate_support:
-                classes = fn.enumerate_support(expand=False)
-                out[name]["probabilities"] = jnp.exp(
-                    jax.vmap(fn.log_prob)(jnp.broadcast_to(classes, (classes.shape[0], *draw.shape)))
-                ).T
-            try:
-                out[name]["mean"] = jnp.broadcast_to(fn.mean, draw.shape)
-            except NotImplementedError:
-                pass  # a distribution without a closed mean: the mean of the draws will do
-        return out
-
-    def _with_labels(self, key: jax.Array, state: Any, values: dict, want_response: bool) -> tuple[Any, dict]:
-        """One topic a document: the probabilities of each."""
-        (site,) = [name for name, latent in self.reading.latent.items() if LabelBlock.recognise(self.reading, name)]
-        values = {**values, site: jnp.zeros(self.corpus.num_documents, jnp.int32)}
-        block = LabelBlock(_no_model, self.reading, [site])
-        return state, {"theta": jax.nn.softmax(block.logits(values, self.corpus, None), -1)}
+def _response(fn: Any, draw: jax.Array) -> dict[str, jax.Array]:
+    """A response's draw, and its mean and the probabilities of its classes where they have a closed form."""
+    out = {"draw": draw}
+    if fn.has_enumerate_support:
+        classes = fn.enumerate_support(expand=False)
+        tried = jnp.broadcast_to(classes, (classes.shape[0], *draw.shape))
+        out["probabilities"] = jnp.exp(jax.vmap(fn.log_prob)(tried)).T
+    try:
+        out["mean"] = jnp.broadcast_to(fn.mean, draw.shape)
+    except NotImplementedError:
+        pass  # a distribution without a closed mean: the mean of the draws will do
+    return out
 
 
-def _no_model(*_: Any) -> None:
-    """A block asks for a model only inside NumPyro's kernel."""
+def _label_probabilities(folding: Folding, corpus: Documents, values: dict) -> jax.Array:
+    """One topic a document: the probabilities of each, [documents, topics]."""
+    reading = folding.reading
+    (site,) = [name for name in reading.latent if LabelBlock.recognise(reading, name)]
+    values = {**values, site: jnp.zeros(corpus.num_documents, jnp.int32)}
+    return jax.nn.softmax(LabelBlock(None, reading, [site]).logits(values, corpus, None), -1)

@@ -1,0 +1,128 @@
+"""Folding in: topics of documents outside the fit, given their words and posterior draws of all that is not of documents."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax.sharding import Mesh
+from numpyro.primitives import Messenger
+from tqdm.auto import tqdm
+
+from topiczoo.corpora import Corpus
+from topiczoo.corpora.layouts import Documents, documents
+
+from .assignments import Assignments, count, mean_topics
+from .gibbs_engine import theta_can_be_integrated_out
+from .reading import Reading, Story
+from .sweep import read_weights, sweep
+
+if TYPE_CHECKING:
+    from .fit import Fit
+
+
+def known_words(fit: Fit, corpus: Corpus) -> Corpus:
+    """The corpus over the fit's vocabulary; words that the fit has not seen are left out."""
+    if not isinstance(corpus, Corpus):
+        raise TypeError(f"corpus is a {type(corpus).__name__}; make a Corpus of it, e.g. Corpus.from_counts(counts).")
+    return corpus if np.array_equal(corpus.vocabulary, fit.vocabulary) else corpus.with_vocabulary(fit.vocabulary)
+
+
+class Folding:
+    """Sweeps of the topics of some documents, theta integrated out and no response seen, at each posterior draw.
+
+    ``data``, the documents and their responses, is handed to ``step`` as an argument: compiled code must not hold it.
+    """
+
+    def __init__(self, fit: Fit, corpus: Corpus, y: Any = None, *, chains: Sequence[int] | None = None) -> None:
+        known = known_words(fit, corpus)
+        self.fit = fit
+        self.chains = chains or range(next(iter(fit.global_draws().values())).shape[0])
+        self.reading = Reading(_story(fit), known, y, predicting=True)
+        words = self.reading.has_words
+        if words and not theta_can_be_integrated_out(self.reading):
+            raise ValueError(
+                f"Documents outside the fit are folded in with theta integrated out, which the story {fit.story.name!r} "
+                "does not allow; fit the new documents together with the old ones, with NaN as their response."
+            )
+        self.devices = jax.devices()
+        self.corpus = documents(known, pairs=not words, shards=len(self.devices) if words else 0)
+        self.data = self.corpus, jax.tree.map(jnp.asarray, y)
+
+    def run(
+        self, step: Callable, *, seed: int, most_draws: int, num_burn: int, progress_bar: bool = False
+    ) -> Iterator[Any]:
+        """What ``step(data, key, z, values, num_burn)`` returns beside the next z, for every draw, chain after chain.
+
+        ``most_draws`` a chain at the most. A chain's first step is asked to burn ``num_burn`` sweeps, the others none.
+        """
+        draws = self.fit.global_draws(most_draws)
+        num_draws = next(iter(draws.values())).shape[1]
+        compiled = jax.jit(step)
+        with tqdm(total=len(self.chains) * num_draws, disable=not progress_bar, desc="folding in", unit="draw") as bar:
+            for chain in self.chains:
+                start_key, key = jax.random.split(jax.random.fold_in(jax.random.key(seed), chain))
+                z = self._start(start_key)
+                for i in range(num_draws):
+                    values = {name: jnp.asarray(value[chain, i]) for name, value in draws.items()}
+                    burn = jnp.int32(num_burn if i == 0 else 0)
+                    z, part = compiled(self.data, jax.random.fold_in(key, i), z, values, burn)
+                    yield jax.tree.map(np.asarray, part)
+                    bar.update()
+
+    def _start(self, key: jax.Array) -> Assignments | None:
+        """Uniformly random topics."""
+        blocks, num_topics = self.corpus.blocks, self.reading.num_topics
+        if blocks is None:
+            return None
+        topics = jax.random.randint(key, blocks.terms.shape, 0, num_topics, jnp.int32)
+        return jax.jit(count, static_argnums=(2, 3))(topics, blocks, num_topics, self.corpus.num_terms)
+
+    def sweep(self, corpus: Documents, key: jax.Array, z: Assignments, values: dict) -> Assignments:
+        mesh = Mesh(np.asarray(self.devices), ("documents",)) if len(self.devices) > 1 else None
+        return sweep(key, z, self.reading, corpus, None, values, collapsed=True, supervised=False, mesh=mesh)
+
+    def sweeps(self, corpus: Documents, key: jax.Array, z: Assignments, values: dict, number: jax.Array) -> Assignments:
+        """So many sweeps, one after the other."""
+        return jax.lax.fori_loop(0, number, lambda i, z: self.sweep(corpus, jax.random.fold_in(key, i), z, values), z)
+
+    def theta(self, corpus: Documents, z: Assignments, values: dict) -> jax.Array:
+        """E[theta | z], [documents, topics]."""
+        theta = z.document_topic + read_weights(self.reading, corpus, None, values, collapsed=True).proportions
+        return theta / theta.sum(-1, keepdims=True)
+
+    def zbar(self, corpus: Documents, z: Assignments, theta: jax.Array) -> jax.Array:
+        """Mean topics; of a document without known words E[zbar] under the prior stands for them."""
+        return jnp.where(corpus.lengths[:, None] > 0, mean_topics(z, corpus), theta)
+
+
+def _story(fit: Fit) -> Story:
+    """The fit's story, with theta's prior as the engine has estimated it where it has."""
+    theta = next((name for name, dims in fit.story.dims.items() if dims == ("document", "topic")), None)
+    if fit.info.get("alpha") is None or theta is None:
+        return Story(fit.story.function, fit.story.arguments)
+    alpha = jnp.asarray(fit.info["alpha"], jnp.float32)
+
+    @functools.wraps(fit.story.function)
+    def function(*arguments: Any, **named: Any) -> None:
+        with _Prior(theta, alpha):
+            fit.story.function(*arguments, **named)
+
+    return Story(function, fit.story.arguments)
+
+
+class _Prior(Messenger):
+    """Dir(alpha) in the place of a site's own prior."""
+
+    def __init__(self, site: str, alpha: jax.Array) -> None:
+        super().__init__(None)
+        self.site, self.alpha = site, alpha
+
+    def process_message(self, msg: dict) -> None:
+        if msg["type"] == "sample" and msg["name"] == self.site:
+            msg["fn"] = dist.Dirichlet(self.alpha).expand(msg["fn"].batch_shape)

@@ -1,0 +1,130 @@
+"""Pointwise log-likelihood of the response: log p(y_d | w_d, the sites of the whole corpus) at posterior draws."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+
+from topiczoo.corpora import Corpus
+
+from .folding import Folding
+from .reading import Answer, Reading, log_prob, run
+
+if TYPE_CHECKING:
+    from .fit import Fit
+
+
+def log_likelihood(
+    fit: Fit,
+    corpus: Corpus,
+    y: Any,
+    *,
+    inner: int = 20,
+    most_draws: int = 100,
+    num_burn: int = 20,
+    seed: int = 0,
+    progress_bar: bool = False,
+) -> Any:
+    """log p(y_d | w_d, phi_s) for each posterior draw phi_s of the sites that are not of documents.
+
+        p(y_d | w_d, phi)  =  sum over z of  p(z | w_d, phi)  p(y_d | zbar, phi)
+
+    is the mean of the response's density over ``inner`` sweeps of the topics given the words alone, never the response;
+    other sites of a document are drawn from their prior. It is what leave-one-out needs: given phi, documents are
+    independent.
+
+    Returns an array [chain, draw, document], NaN for unlabelled documents, at ``most_draws`` draws a chain at the most
+    (:func:`draw_index` says which); or a dict of them where the story has several responses.
+    """
+    if inner < 1:
+        raise ValueError(f"inner is {inner!r}; give a whole number of at least 1.")
+    values_of_y = numeric_response(corpus, y)
+    folding = Folding(fit, corpus, values_of_y)
+    reading = folding.reading
+    observed = observed_values(reading, *folding.data)
+    if not observed:
+        raise ValueError(f"The story {fit.story.name!r} has no response that reads topics; there is no p(y_d | w_d).")
+
+    def step(data: tuple, key: jax.Array, z: Any, values: dict, burn: jax.Array) -> tuple[Any, dict]:
+        corpus, y = data
+
+        def one(i: jax.Array, carry: tuple) -> tuple:
+            z, totals = carry
+            sweep_key, response_key = jax.random.split(jax.random.fold_in(key, i))
+            z = folding.sweep(corpus, sweep_key, z, values)
+            theta = folding.theta(corpus, z, values)
+            answer = Answer(folding.zbar(corpus, z, theta))
+            trace = run(
+                reading.story, corpus, y, {**values, reading.theta: theta}, answer, key=response_key, prior=True
+            )
+            for name in totals:
+                terms = jnp.moveaxis(log_prob(trace[name]), reading.density_axis[name], -1)
+                terms = terms.sum(tuple(range(terms.ndim - 1)))
+                totals[name] = jnp.where(i < burn, totals[name], jnp.logaddexp(totals[name], terms))
+            return z, totals
+
+        nothing = {name: jnp.full(corpus.num_documents, -jnp.inf) for name in observed}
+        z, totals = jax.lax.fori_loop(0, burn + inner, one, (z, nothing))
+        return z, jax.tree.map(lambda total: total - jnp.log(inner), totals)
+
+    settings = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn, "progress_bar": progress_bar}
+    parts = list(folding.run(step, **settings))
+    out = {}
+    for name, values in observed.items():
+        logs = np.stack([part[name] for part in parts]).astype(float).reshape(len(folding.chains), -1, len(corpus))
+        unlabelled = np.isnan(values.reshape(len(corpus), -1)).all(1)
+        out[name] = np.where(unlabelled, np.nan, logs)
+    return out if len(out) > 1 else next(iter(out.values()))
+
+
+def draw_index(fit: Fit, most_draws: int) -> np.ndarray:
+    """Which draws of a chain ``fit.global_draws(most_draws)`` are."""
+    stored = next(iter(fit.draws.values())).shape[1] if fit.draws else len(fit.snapshot_index)
+    index = fit.snapshot_index if fit.snapshots else np.arange(stored)
+    if len(index) > most_draws:
+        index = index[np.linspace(0, len(index) - 1, most_draws).astype(int)]
+    return index
+
+
+def responses(fit: Fit, corpus: Corpus, y: Any) -> dict[str, np.ndarray]:
+    """Site name -> y as that site of the story sees it, [documents, ...], NaN where unlabelled."""
+    folding = Folding(fit, corpus, numeric_response(corpus, y))
+    return observed_values(folding.reading, *folding.data)
+
+
+def observed_values(reading: Reading, corpus: Any, y: Any) -> dict[str, np.ndarray]:
+    """The values of the observed sites that read topics."""
+    names = [name for name in reading.below if name in reading.observed]
+    story = reading.story
+
+    @jax.jit
+    def look(corpus: Any, y: Any) -> dict[str, jax.Array]:
+        # the bare function: NaN is not masked and nothing is rounded yet
+        trace = run(lambda *data: story.function(*data, **story.arguments), corpus, y, {}, Answer(lambda theta: theta))
+        return {name: jnp.asarray(trace[name]["value"], jnp.float32) for name in names}
+
+    return {name: np.asarray(value, float) for name, value in look(corpus, y).items()} if names else {}
+
+
+def numeric_response(corpus: Corpus, y: Any) -> Any:
+    """y as float arrays with one row a document, or a dict of them."""
+    if y is None:
+        raise ValueError("y is missing; give the documents' responses, NaN for unlabelled ones.")
+    parts = y if isinstance(y, dict) else {"": y}
+    out = {}
+    for key, part in parts.items():
+        name = f"y[{key!r}]" if isinstance(y, dict) else "y"
+        try:
+            value = pd.DataFrame(part).to_numpy(float) if np.ndim(part) == 2 else pd.Series(part).to_numpy(float)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"{name} is not numeric ({error}); code labels as numbers, NaN where unlabelled."
+            ) from error
+        if len(value) != len(corpus):
+            raise ValueError(f"{name} has {len(value)} values for {len(corpus)} documents; give one for each.")
+        out[key] = value.astype(np.float32)
+    return out if isinstance(y, dict) else out[""]

@@ -1,0 +1,61 @@
+"""Topics of every token of a corpus, redrawn at posterior draws: fits do not store them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import numpy as np
+
+from topiczoo.corpora import Corpus
+from topiczoo.corpora.layouts import Blocks
+
+from .folding import Folding, known_words
+
+if TYPE_CHECKING:
+    from .fit import Fit
+
+
+class TokenTopics(NamedTuple):
+    """Every token of a corpus, in the order of ``Corpus.tokens``, and draws of its topic."""
+
+    document: np.ndarray  # [tokens]
+    term: np.ndarray  # [tokens], columns of the fit's vocabulary
+    topics: np.ndarray  # [draws, tokens]
+    num_topics: int
+
+
+def token_topics(
+    fit: Fit, corpus: Corpus, *, chain: int = 0, most_draws: int = 20, num_burn: int = 20, seed: int = 0
+) -> TokenTopics:
+    """Draws of z given the words and posterior draws of one chain: z ~ p(z | w, phi_s), the response not seen.
+
+    A chain's topics move by one sweep a draw, after ``num_burn`` sweeps to begin with. Words that the fit has not seen
+    are left out.
+    """
+    num_chains = next(iter(fit.global_draws(1).values())).shape[0]
+    if not 0 <= chain < num_chains:
+        raise ValueError(f"chain is {chain!r}; the fit has chains 0 to {num_chains - 1}.")
+    folding = Folding(fit, corpus, chains=[chain])
+    if not folding.reading.has_words:
+        raise ValueError(f"In the story {fit.story.name!r} words have no topics of their own; use fit.transform.")
+
+    def step(data: tuple, key: jax.Array, z: Any, values: dict, burn: jax.Array) -> tuple[Any, jax.Array]:
+        z = folding.sweeps(data[0], key, z, values, burn + 1)
+        return z, z.topics
+
+    known = known_words(fit, corpus)
+    assert folding.corpus.blocks is not None
+    places = _places(folding.corpus.blocks, known.lengths)
+    small = np.min_scalar_type(folding.reading.num_topics)
+    settings = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn}
+    topics = np.stack([part[places].astype(small) for part in folding.run(step, **settings)])
+    return TokenTopics(*known.tokens(), topics, folding.reading.num_topics)
+
+
+def _places(blocks: Blocks, lengths: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Where the tokens, in the order of ``Corpus.tokens``, stand in the blocks: shard, place, lane."""
+    shard, block, lane = np.unravel_index(np.asarray(blocks.lane), blocks.lengths.shape)
+    first = np.asarray(blocks.start)[shard, block]
+    position = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return np.repeat(shard, lengths), np.repeat(first, lengths) + position, np.repeat(lane, lengths)
