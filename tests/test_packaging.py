@@ -107,7 +107,7 @@ def test_every_folder_of_code_is_listed():
 
 def test_every_data_file_is_listed():
     listed = PYPROJECT["tool"]["setuptools"].get("package-data", {})
-    patterns = [pattern for group in listed.values() for pattern in group]
-    files = [file for folder in PACKAGE_FOLDERS.values() for file in folder.rglob("*") if file.is_file()]
-    data = [file for file in files if file.suffix not in {".py", ".pyc"}]
-    assert [str(file) for file in data if not any(fnmatch(file.name, pattern) for pattern in patterns)] == []
+    for package, folder in PACKAGE_FOLDERS.items():
+        files = [str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()]
+        data = [file for file in files if not file.endswith((".py", ".pyc"))]
+        assert [file for file in data if not any(fnmatch(file, pattern) for pattern in listed.get(package, []))] == []

@@ -1,4 +1,4 @@
-"""The command line: ``topiczoo demo | models | fit | predict | check``."""
+"""The command line: ``topiczoo demo | models | fit | predict | report | check``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         return options.run(options)
-    except (ValueError, TypeError, FileNotFoundError, ImportError) as error:
+    except (ValueError, TypeError, OSError, ImportError) as error:
         print(f"topiczoo {options.command}: {error}", file=sys.stderr)
         return 2
 
@@ -30,7 +30,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
 
     demo = commands.add_parser("demo", help="fit supervised LDA to simulated restaurant reviews and look at it")
-    demo.add_argument("--out", default="demo-fit.nc", help="where the fit is saved")
+    demo.add_argument("--out", default="demo-fit.nc", help="where the fit is saved; the report goes beside it")
     demo.add_argument("--seed", type=int, default=0)
     demo.set_defaults(run=_demo)
 
@@ -61,6 +61,17 @@ def _parser() -> argparse.ArgumentParser:
     predict.add_argument("--story", help="file.py:function, where the fit's story is not one of the zoo")
     predict.add_argument("--interval", type=float, default=0.9)
     predict.set_defaults(run=_predict)
+
+    report = commands.add_parser("report", help="write what is known of a fit to one HTML file")
+    report.add_argument("fit", help="a saved fit")
+    report.add_argument("--out", default="report.html", help="where the report goes")
+    report.add_argument("--test", metavar="CSV", help="held-out documents, to be scored and browsed")
+    report.add_argument("--text", default="text", help="column of texts in the held-out file")
+    report.add_argument("--y", help="column of responses in the held-out file, in the data's own units")
+    report.add_argument("--story", help="file.py:function, where the fit's story is not one of the zoo")
+    report.add_argument("--documents", type=int, default=100, help="how many documents can be browsed")
+    report.add_argument("--seed", type=int, default=0)
+    report.set_defaults(run=_report)
 
     check = commands.add_parser("check", help="test every block the Gibbs engine would use on a story")
     check.add_argument("story", help="a story of the zoo, or file.py:function")
@@ -167,6 +178,26 @@ def _predict(options: argparse.Namespace) -> int:
     frame = prediction.frame(options.interval) * scale + shift
     frame.to_csv(options.out)
     print(f"{len(frame)} predictions written to {options.out}")
+    return 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    from topiczoo import corpora, diagnostics, inference
+
+    if options.y and not options.test:
+        raise ValueError("--y names a column of the held-out file; give that file with --test.")
+    fit = inference.load(options.fit, find_story(options.story) if options.story else None)
+    test, y = None, None
+    if options.test:
+        data = corpora.read_csv(options.test, options.text, y=options.y, empty="keep")
+        test, y = data if options.y else (data, None)
+    if y is not None:
+        if y.dtype.kind not in "fiu":
+            raise ValueError(f"The column {options.y!r} holds labels; code them as numbers, as they were for the fit.")
+        shift, scale = fit.info.get("standardised", (0.0, 1.0))
+        y = (y - shift) / scale
+    path = diagnostics.report(fit, options.out, test=test, y_test=y, documents=options.documents, seed=options.seed)
+    print(f"report written to {path}")
     return 0
 
 

@@ -1,19 +1,18 @@
-"""The demonstration: supervised LDA on simulated restaurant reviews, from text to a judged prediction."""
+"""The demonstration: supervised LDA on simulated restaurant reviews, from text to a judged prediction and a report."""
 
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import numpy as np
-import xarray as xr
 
 
 def demo(out: str, seed: int = 0) -> int:
-    """Fit, show the topics, predict unseen reviews beside two baselines, ask whether the chains agree, save."""
-    from arviz_stats import rhat
+    """Fit, show the topics, predict unseen reviews beside two baselines, ask whether to trust it, save, report."""
     from sklearn.linear_model import RidgeCV
 
-    from topiczoo import corpora, inference, models
+    from topiczoo import corpora, diagnostics, inference, models
 
     from .command_line import print_topics
 
@@ -49,17 +48,12 @@ def demo(out: str, seed: int = 0) -> int:
     low, high = prediction.interval(0.9).T
     print(f"  {np.mean((low < y[test]) & (y[test] < high)):6.1%}  of them inside their 90% predictive interval")
 
-    print("\nDo the chains agree? R-hat of quantities that do not depend on the topics' labels (near 1 is good):")
-    quantities = xr.Dataset({
-        "sigma": (("chain", "draw"), fit.draws["sigma"]),
-        "sum of eta^2": (("chain", "draw"), (fit.draws["eta"] ** 2).sum(-1)),
-        "largest topic's share": (("chain", "draw"), fit.draws["theta"].mean(2).max(-1)),
-    })  # fmt: skip
-    expected = xr.Dataset({"predictions": (("chain", "draw", "review"), prediction.expected)})
-    for name, value in rhat(quantities).items():
-        print(f"  {float(value):6.3f}  {name}")
-    print(f"  {float(np.median(rhat(expected)['predictions'])):6.3f}  predictions of unseen reviews (median)")
+    fit.info["standardised"] = [float(mean), float(scale)]  # the report shows stars
+    print("\nCan this posterior be trusted?")
+    print("  " + diagnostics.diagnose(fit, seed=seed).verdict)
+    page = diagnostics.report(fit, Path(out).with_suffix(".html"), test=corpus[test], y_test=y[test], seed=seed)
     print(
         f"\nSaved to {fit.save(out)}; read it back with topiczoo.inference.load. {time.perf_counter() - began:.0f} s in all."
     )
+    print(f"The report: {page.resolve()}")
     return 0

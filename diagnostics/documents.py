@@ -1,0 +1,141 @@
+"""What the report's document browser shows: words with the topics they came from, and predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from topiczoo.corpora import Corpus
+from topiczoo.inference import Fit
+
+from .response_checks import CLASS, kind, observed_parts
+
+MOST_WORDS = 60_000  # distinct words in all documents together: what keeps the page small
+MOST_TOPICS = 3  # of a word
+LEAST_SHARE = 0.01  # of a topic in a document or a word to be told
+
+
+def browser(
+    fit: Fit, corpus: Corpus, y: Any, rows: np.ndarray, prediction: Any, labels: Sequence[str], *,
+    chains: Sequence[int], fitted: bool, scale: Sequence[float] = (0.0, 1.0), seed: int = 0,
+) -> dict[str, Any]:  # fmt: skip
+    """Some documents of a corpus as plain data for the page's script.
+
+    Parameters
+    ----------
+    corpus, y, rows, prediction
+        Documents, all their responses (or None), which of them are shown, and the prediction of those (or None).
+    labels
+        A few words for each topic.
+    chains
+        Over which the topics are averaged.
+    fitted
+        Whether the corpus is the one that was fitted, so that its proportions are in the posterior.
+    scale
+        Shift and scale that turn the fit's responses into the units of the data.
+    """
+    chosen = corpus[rows].with_vocabulary(fit.vocabulary)
+    theta = proportions(fit, corpus, rows, chains, fitted, seed)
+    beta = mean_over(fit, topic_site(fit), chains)
+    one_topic = ("document", "topic") not in fit.story.dims.values()  # all words of a document share its topic
+    most = max(10, MOST_WORDS // max(len(rows), 1))
+    terms: dict[int, int] = {}
+    documents = []
+    for place in range(len(rows)):
+        start, end = chosen.counts.indptr[place : place + 2]
+        columns, counts = chosen.counts.indices[start:end], chosen.counts.data[start:end]
+        if len(columns) > most:
+            kept = np.sort(np.argsort(-counts, kind="stable")[:most])
+            columns, counts = columns[kept], counts[kept]
+        weights = np.repeat(theta[place][None], len(columns), 0) if one_topic else theta[place] * beta[:, columns].T
+        weights = weights / np.maximum(weights.sum(1, keepdims=True), 1e-30)
+        leading = np.argsort(-weights, axis=1, kind="stable")[:, :MOST_TOPICS]
+        words = []
+        for column, count, topics, row in zip(columns, counts, leading, weights, strict=True):
+            word = [terms.setdefault(int(column), len(terms)), int(count)]
+            for topic in topics:
+                if row[topic] >= LEAST_SHARE or topic == topics[0]:
+                    word += [int(topic), round(100 * float(row[topic]))]
+            words.append(word)
+        shares = [
+            [int(k), round(float(theta[place, k]), 4)]
+            for k in np.argsort(-theta[place], kind="stable")[:12]
+            if theta[place, k] >= LEAST_SHARE
+        ]
+        documents.append({
+            "name": str(chosen.names[place]), "words": words, "left": int(end - start - len(columns)), "shares": shares,
+            "responses": [],
+        })  # fmt: skip
+    ranges = _add_responses(documents, y, rows, prediction, scale)
+    return {
+        "topics": list(labels),
+        "terms": [str(fit.vocabulary[column]) for column in terms],
+        "documents": documents,
+        "ranges": ranges,
+    }
+
+
+def proportions(
+    fit: Fit, corpus: Corpus, rows: np.ndarray, chains: Sequence[int], fitted: bool, seed: int
+) -> np.ndarray:
+    """Mean topic proportions of some documents, [documents, topics]: the posterior's, or folded in."""
+    site = _site(fit, ("document", "topic"))
+    if fitted and site is not None:
+        theta = mean_over(fit, site, chains)[rows]
+        if theta.min() >= 0 and np.allclose(theta.sum(-1), 1.0, atol=1e-2):
+            return theta
+    return np.asarray(fit.transform(corpus[rows], seed=seed))
+
+
+def mean_over(fit: Fit, site: str | None, chains: Sequence[int]) -> np.ndarray:
+    """The posterior mean of a site over some chains."""
+    if site is None:
+        raise ValueError(f"The story {fit.story.name!r} has no site with axes of topics and terms.")
+    if site in fit.means:
+        return fit.means[site][list(chains)].mean(0)
+    return {**fit.snapshots, **fit.draws}[site][list(chains)].mean((0, 1))
+
+
+def _site(fit: Fit, dims: tuple[str, ...]) -> str | None:
+    return next((name for name in fit.sites if fit.story.dims.get(name) == dims), None)
+
+
+def topic_site(fit: Fit) -> str | None:
+    """The site with axes of topics and terms."""
+    return _site(fit, ("topic", "term"))
+
+
+def _add_responses(
+    documents: list[dict], y: Any, rows: np.ndarray, prediction: Any, scale: Sequence[float]
+) -> dict[str, list[float]]:
+    """Predictions and what was observed into the documents; the range of each response over all of them."""
+    ranges: dict[str, list[float]] = {}
+    if prediction is None:
+        return ranges
+    shift, unit = scale
+    for name, (part, values) in observed_parts(prediction, y).items():
+        shown = None if values is None else values[rows]
+        if kind(part) == CLASS and part.probabilities.ndim == 2:
+            for place, (item, label) in enumerate(zip(documents, part.label, strict=True)):
+                observed = None if shown is None or np.isnan(shown[place]) else int(shown[place])
+                sure = round(float(part.probabilities[place, label]), 3)
+                item["responses"].append({"name": name, "y": observed, "label": int(label), "probability": sure})
+            continue
+        mean, interval = part.mean.reshape(len(documents), -1), part.interval(0.9).reshape(len(documents), -1, 2)
+        if np.isnan(mean).any():  # a distribution without a mean: that of its draws
+            mean = part.draws.mean(0).reshape(len(documents), -1)
+        observed = np.full(mean.shape, np.nan) if shown is None else shown.reshape(len(documents), -1).astype(float)
+        for column in range(mean.shape[1]):
+            label = name if mean.shape[1] == 1 else f"{name}[{column}]"
+            numbers = np.column_stack([observed[:, column], mean[:, column], interval[:, column]]) * unit + shift
+            ranges[label] = [_short(np.nanmin(numbers)), _short(np.nanmax(numbers))]
+            for item, row in zip(documents, numbers, strict=True):
+                fields = zip(("y", "mean", "low", "high"), map(_short, row), strict=True)
+                item["responses"].append({"name": label, **dict(fields)})
+    return ranges
+
+
+def _short(value: float) -> float | None:
+    return None if np.isnan(value) else float(f"{value:.5g}")

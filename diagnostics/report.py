@@ -1,0 +1,144 @@
+"""The report: one HTML file that a colleague opens without anything installed, from verdict to how to reproduce it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from topiczoo.corpora import Corpus
+from topiczoo.inference import Fit
+
+from . import story_page
+from .diagnosis import Diagnosis, diagnose
+from .page import Cell, Column, number, outcome, page, table, verdict
+from .sections import Sections, known
+
+MOST_DOCUMENTS = 1000  # in the browser
+
+
+def report(
+    fit: Fit, path: str | Path = "report.html", *, test: Corpus | None = None, y_test: Any = None, documents: int = 100,
+    seed: int = 0, progress_bar: bool = True,
+) -> Path:  # fmt: skip
+    """Write what is known of a fit to one self-contained HTML file.
+
+    Topics are aligned first, and have the numbers of ``align(fit)`` throughout.
+
+    Parameters
+    ----------
+    path
+        Where the file goes; one that is there is replaced once the new one is whole.
+    test, y_test
+        Held-out documents and their responses: they are scored, checked and browsed in place of the fitted ones.
+    documents
+        How many documents the browser holds, drawn at random; up to 1000.
+    seed
+        Of that sample and of the predictions.
+    """
+    path = _checked(fit, path, test, y_test, documents)
+    with tqdm(total=5, desc="report", disable=not progress_bar) as bar:
+
+        def step(name: str) -> None:
+            bar.set_postfix_str(name)
+            bar.update()
+
+        diagnosis = diagnose(fit, seed=seed)
+        step("diagnosis")
+        found = Sections(diagnosis, test, y_test, documents, seed)
+        step("predictions")
+        sections = [
+            story_page.section(found.fit),
+            found.topics(),
+            found.coefficients(),
+            found.convergence(),
+        ]
+        step("convergence")
+        sections += [found.response(), found.scores()]
+        step("scores")
+        sections += [found.browser(), story_page.reproduction(found.fit)]
+        level = judge(diagnosis)
+        top = verdict(level, diagnosis.verdict) + _checks(diagnosis)
+        title = f"{fit.story.name}: a topic model's report"
+        subtitle = f"{fit.engine}, {len(fit.corpus)} documents, {found.num_topics} topics"
+        write(path, page(title, subtitle, top, [section for section in sections if section is not None]))
+        step("written")
+    return path
+
+
+def _checked(fit: Any, path: str | Path, test: Any, y_test: Any, documents: Any) -> Path:
+    if not isinstance(fit, Fit):
+        raise TypeError(f"fit is a {type(fit).__name__}; give a Fit, as inference.gibbs or inference.load returns it.")
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(
+            f"path {str(path)!r} is a folder; name a file in it, e.g. {str(path / 'report.html')!r}."
+        )
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"path {str(path)!r} is in no existing folder; make {str(path.parent)!r} first.")
+    if not os.access(path.parent, os.W_OK):
+        raise PermissionError(f"path {str(path)!r} is in a folder that cannot be written to; choose another.")
+    if test is not None and not isinstance(test, Corpus):
+        raise TypeError(f"test is a {type(test).__name__}; make a Corpus of it, e.g. Corpus.from_counts(counts).")
+    if y_test is not None and test is None:
+        raise ValueError("y_test was given without test; give the documents it belongs to.")
+    if y_test is not None and fit.y is None:
+        raise ValueError(
+            f"y_test was given, but the story {fit.story.name!r} was fitted without a response; leave it out."
+        )
+    sizes = (
+        {len(part) for part in (y_test.values() if isinstance(y_test, dict) else [y_test])}
+        if y_test is not None
+        else set()
+    )
+    if sizes - {len(test) if test is not None else 0}:
+        raise ValueError(f"y_test has {max(sizes)} values for {len(test)} documents of test; give one for each.")
+    if not isinstance(documents, int | np.integer) or not 0 <= documents <= MOST_DOCUMENTS:
+        raise ValueError(f"documents is {documents!r}; give a whole number from 0 to {MOST_DOCUMENTS}.")
+    return path
+
+
+def judge(diagnosis: Diagnosis) -> str:
+    """good, caution or bad. Topics that differ between chains that predict alike call for care, not for refusal."""
+    checks = diagnosis.checks["passes"]
+    failed = [name for name in checks.index if checks[name] is False or checks[name] is np.False_]
+    if not failed:
+        return "good" if all(value is not None for value in checks) else "caution"
+    of_topics = ("chains found the same topics", "of coefficients", "of leading terms of topics")
+    only_topics = all(any(words in name for words in of_topics) for name in failed)
+    return "caution" if only_topics and checks.get("chains predict alike") else "bad"
+
+
+def _checks(diagnosis: Diagnosis) -> str:
+    columns = [
+        Column("Check"), Column("Value", True), Column("Threshold", True), Column("Outcome"), Column("What it means"),
+    ]  # fmt: skip
+    rows = [
+        [name, number(known(row["value"])), number(known(row["threshold"])), outcome(row["passes"]),
+         Cell(row["meaning"], row["meaning"], "meaning")]
+        for name, row in diagnosis.checks.iterrows()
+    ]  # fmt: skip
+    return table("checks", "What the verdict rests on", columns, rows)
+
+
+def write(path: Path, text: str) -> None:
+    """The whole file or none of it."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    finally:
+        if os.path.exists(temporary):
+            os.remove(temporary)
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current

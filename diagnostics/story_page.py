@@ -1,0 +1,149 @@
+"""Parts of the report that tell what was fitted and how to do it again."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.metadata
+import importlib.util
+import inspect
+import platform
+import shutil
+import textwrap
+from typing import Any
+
+import numpy as np
+
+from topiczoo.inference import Fit
+
+from .page import Section, code, facts, note, paragraph, picture
+from .response_checks import labelled, take
+
+PACKAGES = ("topiczoo", "jax", "numpyro", "numpy", "scipy", "arviz-base", "arviz-stats", "arviz-plots")
+
+# what the page's script fills; no text of anyone's is in it
+BROWSER = """<div id="browser" class="browser">
+<div class="picker">
+<label for="document-filter">Filter by name or word</label>
+<input id="document-filter" type="search" autocomplete="off">
+<label for="document-list">Document (<output id="document-count" for="document-filter"></output>)</label>
+<select id="document-list" size="12"></select>
+<label for="word-order">Order of words</label>
+<select id="word-order">
+<option value="topic">by topic</option>
+<option value="probability">by probability of the topic</option>
+<option value="count">by count</option>
+<option value="term">alphabetical</option>
+</select>
+</div>
+<div>
+<div class="document" aria-live="polite"></div>
+<p class="detail" aria-live="polite"></p>
+</div>
+</div>
+<noscript><p class="note">Browsing documents needs JavaScript.</p></noscript>
+"""
+
+
+def section(fit: Fit) -> Section:
+    """Sizes of the data, the story's source and its plate diagram."""
+    corpus = fit.corpus
+    sizes: dict[str, Any] = {
+        "documents": f"{len(corpus):,}",
+        "distinct terms": f"{corpus.num_terms:,}",
+        "words": f"{corpus.num_tokens:,}",
+        "median length": f"{np.median(corpus.lengths):g} words",
+    }
+    if fit.y is not None:
+        sizes["with a response"] = f"{len(labelled(fit.y)):,}"
+        if not isinstance(fit.y, dict) and np.ndim(fit.y) == 1:
+            sizes["response"] = f"mean {np.nanmean(fit.y):.3g}, sd {np.nanstd(fit.y):.3g}"
+    if "standardised" in fit.info and list(fit.info["standardised"]) != [0.0, 1.0]:
+        shift, scale = fit.info["standardised"]
+        sizes["units"] = f"standardised: (y − {shift:.4g}) / {scale:.4g}; documents below are in the data's own"
+    parts = [facts(sizes), paragraph(f"The story {fit.story.name}, fitted by {fit.engine}:"), code(source(fit))]
+    diagram = plates(fit)
+    if diagram is None:
+        parts.append(note("No plate diagram: it takes Graphviz and its Python package (pip install graphviz)."))
+    else:
+        parts.append(
+            picture(diagram, "Plate diagram of the story.", "The story as a plate diagram; shaded is observed.")
+        )
+    return Section("data", "Data and story", "".join(parts))
+
+
+def source(fit: Fit) -> str:
+    """The story's own lines, where they are to be had."""
+    try:
+        return textwrap.dedent(inspect.getsource(fit.story.function))
+    except (OSError, TypeError):
+        return f"# the source of {fit.story.name} is not to be had: it was written where Python keeps none"
+
+
+def plates(fit: Fit) -> str | None:
+    """NumPyro's drawing of the story on a few documents as a data URI; None without Graphviz."""
+    if shutil.which("dot") is None or importlib.util.find_spec("graphviz") is None:
+        return None
+    import numpyro
+
+    rows = np.arange(len(fit.corpus)) if fit.y is None else labelled(fit.y)
+    few = rows[:3]
+    y = () if fit.y is None else (_values(take(fit.y, few)),)
+    try:
+        graph = numpyro.render_model(fit.story, model_args=(fit.corpus[few], *y))
+        drawn = graph.pipe(format="svg")
+    except Exception:  # a story may do what the drawing cannot follow; the report goes on without
+        return None
+    return f"data:image/svg+xml;base64,{base64.b64encode(drawn).decode()}"
+
+
+def _values(y: Any) -> Any:
+    import jax
+
+    return jax.tree.map(lambda leaf: jax.numpy.asarray(leaf), y)
+
+
+def reproduction(fit: Fit) -> Section:
+    """The call, the seed, a mark of the data and the versions of what ran."""
+    parts = [paragraph("The call, with every argument that the fit remembers:"), code(call(fit))]
+    blocks = fit.info.get("blocks")
+    if blocks:
+        parts.append(facts({f"{site} by": block for site, block in blocks.items()}))
+    counts = fit.corpus.counts
+    digest = hashlib.sha256()
+    for array in (counts.indptr, counts.indices, counts.data):
+        digest.update(np.ascontiguousarray(array, np.int64).tobytes())
+    digest.update("\n".join(map(str, fit.vocabulary)).encode())
+    versions = {"Python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    parts.append(
+        facts({"corpus (SHA-256 of counts and terms)": digest.hexdigest()[:16], "machine": platform.platform()})
+    )
+    parts.append(facts(versions))
+    return Section("reproduce", "How to reproduce", "".join(parts))
+
+
+def call(fit: Fit) -> str:
+    """The engine's call as code."""
+    from topiczoo import inference, models
+
+    name = fit.story.name
+    mine = getattr(models, name, None) is fit.story.function
+    settings = {key: np.asarray(value).tolist() for key, value in fit.story.arguments.items()}
+    shape = next(iter({**fit.draws, **fit.snapshots}.values())).shape
+    known = {
+        "num_samples": shape[1] * fit.info.get("thinning", 1), "num_chains": shape[0], "num_draws": shape[1], **fit.info,
+    }  # fmt: skip
+    if not fit.draws:
+        known.pop("num_samples"), known.pop("num_draws")
+    parameters = inspect.signature(getattr(inference, fit.engine)).parameters
+    settings |= {key: known[key] for key in parameters if key in known and key not in settings}
+    listed = "".join(f", {key}={value!r}" for key, value in settings.items())
+    y = ", y" if fit.y is not None else ""
+    where = "" if mine else f"from {getattr(fit.story.function, '__module__', 'your_module')} import {name}\n"
+    imports = f"from topiczoo import inference{', models' if mine else ''}\n{where}\n"
+    return f"{imports}fit = inference.{fit.engine}({'models.' if mine else ''}{name}, corpus{y}{listed})"

@@ -1,0 +1,302 @@
+"""The report's file: what stands in it, what it refuses, and that numbers of topics are the same throughout."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+from report_fits import NAME, WICKED, classes, simulated
+
+from topiczoo import diagnostics, models
+from topiczoo.command_line import main
+from topiczoo.diagnostics.figures import rank_band, rank_differences
+from topiczoo.diagnostics.report import judge, report, write
+from topiczoo.diagnostics.response_checks import check_response, coverage
+
+VOID = {"meta", "link", "img", "input", "br"}
+
+
+class Page(HTMLParser):
+    """A strict reader: tags must close in order. Keeps tables, headings, links and embedded data."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.open, self.tables, self.headings, self.sources, self.data, self.scripts = [], {}, [], [], {}, 0
+        self.feed(path.read_text(encoding="utf-8"))
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        self.sources += [attributes[name] for name in ("src", "href") if name in attributes]
+        assert not [name for name in attributes if name.startswith("on")]
+        if tag not in VOID:
+            self.open.append((tag, attributes))
+        if tag == "table":
+            self.table = self.tables.setdefault(attributes["id"], [])
+        if tag == "tr":
+            self.table.append([])
+        if tag in ("td", "th"):
+            self.table[-1].append("")
+        if tag == "h2":
+            self.headings.append("")
+        if tag == "script" and "type" not in attributes:
+            self.scripts += 1
+
+    def handle_endtag(self, tag):
+        assert self.open.pop()[0] == tag
+
+    def handle_data(self, data):
+        tags = [tag for tag, _ in self.open]
+        if "td" in tags or "th" in tags:
+            self.table[-1][-1] += data
+        if "h2" in tags:
+            self.headings[-1] += data
+        if tags[-1:] == ["script"] and self.open[-1][1].get("type") == "application/json":
+            self.data[self.open[-1][1]["id"]] = json.loads(data)
+
+
+@pytest.fixture(scope="module")
+def fit():
+    return simulated(info={"standardised": [3.0, 2.0]})  # as the command line notes it: y is (data - 3) / 2
+
+
+@pytest.fixture(scope="module")
+def written(fit, tmp_path_factory):
+    return report(fit, tmp_path_factory.mktemp("report") / "report.html", documents=10, progress_bar=False)
+
+
+def number(text):
+    return float(text.replace("−", "-").rstrip("%"))
+
+
+def test_one_file_holds_everything(written):
+    page, text = Page(written), written.read_text(encoding="utf-8")
+    assert page.headings == [
+        "Data and story", "Topics", "Coefficients", "Convergence", "Predictive checks", "Documents", "How to reproduce",
+    ]  # fmt: skip
+    assert set(page.tables) == {"checks", "topics", "numbers", "coverage"}
+    assert all(source.startswith(("data:", "#")) for source in page.sources)
+    assert "default-src 'none'" in text
+    assert "def slda(corpus" in text and "inference.gibbs(models.slda, corpus, y, num_topics=3" in text
+    assert "seed=7" in text and "num_chains=2" in text and "num_samples=60" in text
+    assert written.stat().st_size < 5e6
+    assert written.stat().st_mode & 0o444 == 0o444 & ~current_umask()
+
+
+def current_umask():
+    umask = os.umask(0)
+    os.umask(umask)
+    return umask
+
+
+def test_text_of_documents_stays_text(written):
+    page, text = Page(written), written.read_text(encoding="utf-8")
+    assert page.scripts == 1  # the page's own
+    for wicked in (*WICKED[:3], NAME):
+        assert wicked not in text.replace("</script>\n", "")  # the ends of our own elements
+    data = page.data["browser-data"]
+    assert set(WICKED) & set(data["terms"])
+    assert "<" not in re.search(r'id="browser-data">(.*?)</script>', text, re.S)[1]
+
+
+def test_topics_have_the_same_numbers_everywhere(fit, written):
+    page = Page(written)
+    aligned = diagnostics.align(fit)
+    data = page.data["browser-data"]
+    head, *rows = page.tables["topics"]
+    posterior = aligned.posterior["posterior"]
+    assert [row[0] for row in rows] == ["0", "1", "2"]
+    for row in rows:
+        topic = int(row[0])
+        beta = posterior["beta"].sel(topic=topic).mean(("chain", "draw"))
+        leading = [str(term) for term in beta.sortby(beta, ascending=False)["term"].values[:3]]
+        assert row[head.index("Leading terms")].startswith(" ".join(leading))
+        assert data["topics"][topic].startswith(" ".join(leading))
+        eta = posterior["eta"].sel(topic=topic)
+        assert number(row[head.index("eta")]) == pytest.approx(float(eta.mean()), abs=0.006)
+        low, high = row[head.index("eta, 90% interval")].split(" to ")
+        assert [number(low), number(high)] == pytest.approx(np.quantile(eta, [0.05, 0.95]), abs=0.006)
+        (judged,) = [r for r in page.tables["numbers"] if r[0] == f"eta[{topic}]"]
+        assert number(judged[2]) == pytest.approx(float(eta.mean()), rel=0.01)
+    # the chains number topics in opposite order, so unaligned means would all be near the middle
+    assert np.ptp([number(row[head.index("eta")]) for row in rows]) > 2.5
+    # and words have the topic they were made from: term v belongs to topic v modulo 3 of the simulation
+    of_simulation = {leading_term(aligned, topic) % 3: topic for topic in range(3)}
+    place = {term: v for v, term in enumerate(fit.vocabulary)}
+    for document in data["documents"]:
+        assert sum(share for _, share in document["shares"]) == pytest.approx(1, abs=0.05)
+        if document["shares"][0][1] > 0.8:
+            continue  # a document of one topic draws stray words to it
+        for term, _, topic, percent, *_ in document["words"]:
+            if percent > 95:
+                assert topic == of_simulation[place[data["terms"][term]] % 3]
+
+
+def leading_term(fit, topic):
+    return int(fit.draws["beta"][:, :, topic].mean((0, 1)).argmax())
+
+
+def test_predictions_stand_beside_what_was_observed(fit, written):
+    documents = Page(written).data["browser-data"]["documents"]
+    rows = {name: row for row, name in enumerate(fit.document_names)}
+    assert len(documents) == 10
+    errors, covered = [], []
+    for document in documents:
+        (response,) = document["responses"]
+        y = 3 + 2 * fit.y[rows[document["name"]]]  # documents are shown in the data's own units
+        if np.isnan(y):
+            assert response["y"] is None
+            continue
+        assert response["y"] == pytest.approx(y, rel=1e-3)
+        assert response["low"] < response["mean"] < response["high"]
+        errors.append(response["mean"] - y)
+        covered.append(response["low"] <= y <= response["high"])
+    # sigma is 0.4 in these units, and 40 words tell a document's mean coefficient to about as much
+    assert np.sqrt(np.mean(np.square(errors))) < 1.6 and np.mean(covered) >= 0.6
+
+
+@pytest.mark.parametrize(
+    ("story", "engine", "info"),
+    [
+        (models.lda, "gibbs", {}),
+        (models.mixture, "vem", {"bound": [-9.0, -8.0, -7.9], "converged": True}),
+    ],
+)
+def test_without_a_response(story, engine, info, tmp_path):
+    fit = simulated(story, engine=engine, info=info, num_chains=2 if engine == "gibbs" else 1, num_documents=12)
+    page = Page(report(fit, tmp_path / "r.html", documents=4, progress_bar=False))
+    assert page.headings == ["Data and story", "Topics", "Convergence", "Documents", "How to reproduce"]
+    assert not any(document["responses"] for document in page.data["browser-data"]["documents"])
+    if story is models.mixture:  # all words of a document share its topic
+        for document in page.data["browser-data"]["documents"]:
+            assert len({word[2] for word in document["words"]}) == 1
+
+
+def test_one_chain_and_few_draws_say_what_cannot_be_known(tmp_path):
+    fit = simulated(models.lda, num_chains=1, num_draws=10, num_documents=12)
+    path = report(fit, tmp_path / "r.html", documents=0, progress_bar=False)
+    page, text = Page(path), path.read_text()
+    assert "Documents" not in page.headings
+    assert (
+        "nan" not in " ".join(cell.lower() for table in page.tables.values() for row in table for cell in row).split()
+    )
+    assert "Take care" in text and "One chain: rank plots compare chains" in text
+
+
+def test_several_columns_of_coefficients_and_classes(tmp_path):
+    fit = simulated(classes, num_draws=20)
+    page = Page(report(fit, tmp_path / "r.html", documents=5, progress_bar=False))
+    assert {"eta[0]", "eta[1]", "eta[2]"} <= set(page.tables["topics"][0])
+    assert "coverage" not in page.tables  # classes have no intervals
+    for document in page.data["browser-data"]["documents"]:
+        assert document["responses"][0]["label"] in (0, 1, 2) and 0 <= document["responses"][0]["probability"] <= 1
+
+
+def test_chains_with_other_topics_are_shown_apart(tmp_path):
+    fit = simulated(models.lda, differ=True, num_documents=12)
+    text = report(fit, tmp_path / "r.html", documents=2, progress_bar=False).read_text()
+    assert "chain 0: " in text and "chain 1: " in text and ">differs<" in text and 'class="verdict bad"' in text
+
+
+def test_verdicts_have_a_colour():
+    class Diagnosis:
+        def __init__(self, **passes):
+            self.checks = pd.DataFrame({"passes": pd.Series(passes, dtype=object)})
+
+    assert judge(Diagnosis(a=True)) == "good"
+    assert judge(Diagnosis(a=True, b=None)) == "caution"
+    assert judge(Diagnosis(a=False, b=True)) == "bad"
+    assert judge(Diagnosis(**{"chains found the same topics": False, "chains predict alike": True})) == "caution"
+    assert judge(Diagnosis(**{"chains found the same topics": False, "chains predict alike": False})) == "bad"
+    assert judge(Diagnosis(**{"chains found the same topics": False})) == "bad"
+
+
+def test_check_response_has_arviz_groups_and_can_fail(fit):
+    checked = check_response(fit)
+    labelled = int((~np.isnan(fit.y)).sum())
+    assert checked["posterior_predictive"]["y"].sizes == {"chain": 2, "draw": 60, "document": labelled}
+    np.testing.assert_allclose(checked["observed_data"]["y"], fit.y[~np.isnan(fit.y)])
+    narrow = checked.copy()
+    predicted = narrow["posterior_predictive"]["y"]
+    narrow["posterior_predictive"]["y"] = predicted.mean(("chain", "draw")) + 0.01 * (predicted - predicted.mean())
+    narrow["posterior_predictive"]["y"].attrs["kind"] = "real"
+    fair, off = (coverage(tree).set_index("level")["covered"] for tree in (checked, narrow))
+    assert fair[0.9] > 0.7 and off[0.9] < 0.4
+    with pytest.raises(ValueError, match="corpus and y belong together"):
+        check_response(fit, fit.corpus)
+    with pytest.raises(ValueError, match="without a response"):
+        check_response(simulated(models.lda, num_draws=2, num_documents=4))
+
+
+def test_ranks_tell_chains_apart():
+    rng = np.random.default_rng(0)
+    grid, half = rank_band(2, 200)
+    alike, apart = rng.normal(size=(2, 200)), rng.normal(size=(2, 200)) + [[0.0], [1.0]]
+    assert (np.abs(rank_differences(alike, grid)) <= half).all()
+    assert (np.abs(rank_differences(apart, grid)) > half).any(1).all()
+    outside = [(np.abs(rank_differences(rng.normal(size=(2, 200)), grid)) > half).any() for _ in range(300)]
+    assert np.mean(outside) < 0.04  # 1% by design; 0.04 is more than four standard errors above
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"fit": "a string"}, TypeError, "fit is a str; give a Fit"),
+        ({"path": "nowhere/report.html"}, FileNotFoundError, "in no existing folder"),
+        ({"path": "."}, IsADirectoryError, "is a folder; name a file in it"),
+        ({"test": [1, 2]}, TypeError, "test is a list"),
+        ({"y_test": [1.0]}, ValueError, "y_test was given without test"),
+        ({"test": "corpus", "y_test": [1.0]}, ValueError, "y_test has 1 values for 40 documents"),
+        ({"documents": 5000}, ValueError, "documents is 5000; give a whole number from 0 to 1000"),
+    ],
+)
+def test_bad_input_is_one_sentence(fit, tmp_path, monkeypatch, options, error, words):
+    monkeypatch.chdir(tmp_path)
+    if options.get("test") == "corpus":
+        options = {**options, "test": fit.corpus}
+    with pytest.raises(error, match=words) as raised:
+        report(**{"fit": fit, "progress_bar": False, **options})
+    assert "\n" not in str(raised.value) and not list(tmp_path.iterdir())
+
+
+def test_nothing_is_half_written(tmp_path, monkeypatch):
+    path = tmp_path / "report.html"
+    path.write_text("the old one")
+
+    def full(*_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="no space left"):
+        write(path, "x" * 1000)
+    assert path.read_text() == "the old one" and [file.name for file in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_held_out_documents_take_the_place_of_the_fitted(fit, tmp_path):
+    test = simulated(seed=1).corpus[:15]
+    y = simulated(seed=1).y[:15]
+    page = Page(report(fit, tmp_path / "a.html", test=test, y_test=y, documents=5, progress_bar=False))
+    assert "Held-out scores" in page.headings and len(page.tables["score-table"]) > 3
+    assert {d["name"] for d in page.data["browser-data"]["documents"]} <= set(test.names)
+    words_only = Page(report(fit, tmp_path / "b.html", test=test, documents=5, progress_bar=False))
+    assert "Held-out scores" in words_only.headings
+    assert all(d["responses"][0]["y"] is None for d in words_only.data["browser-data"]["documents"])
+
+
+def test_command_line(fit, tmp_path, capsys):
+    texts = [" ".join(np.repeat(["term5", "term7", "term9"], 4)), "term4 term10 unheard"]
+    pd.DataFrame({"text": texts, "y": [0.1, 0.4]}).to_csv(tmp_path / "test.csv", index=False)
+    saved = str(fit.save(tmp_path / "fit.nc"))
+    out = tmp_path / "out.html"
+    assert main(["report", saved, "--out", str(out), "--test", str(tmp_path / "test.csv"), "--y", "y"]) == 0
+    assert str(out) in capsys.readouterr().out and "Held-out scores" in Page(out).headings
+    assert main(["report", saved, "--out", str(tmp_path / "no" / "out.html")]) == 2
+    assert "in no existing folder" in capsys.readouterr().err
+    assert main(["report", saved, "--y", "y"]) == 2
+    assert "--test" in capsys.readouterr().err
