@@ -33,6 +33,14 @@ def known_words(fit: Fit, corpus: Corpus) -> Corpus:
     return corpus if np.array_equal(corpus.vocabulary, fit.vocabulary) else corpus.with_vocabulary(fit.vocabulary)
 
 
+def responses(reading: Reading) -> list[str]:
+    """What follows from zbar, at once or by way of other sites, and is observed or read by nothing."""
+    after = set(reading.below)
+    while more := reading.children(sorted(after)) - after:
+        after |= more
+    return [n for n in reading.density_axis if n in after and (n in reading.observed or reading.children([n]) == {n})]
+
+
 class Folding:
     """Sweeps of the topics of some documents, theta integrated out and no response seen, at each posterior draw.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,14 +11,30 @@ import pandas as pd
 
 from topiczoo.corpora import Corpus
 
-from .folding import Folding
+from .folding import Folding, responses
 from .reading import Answer, Reading, log_prob, run
 
 if TYPE_CHECKING:
     from .fit import Fit
 
 
-def log_likelihood(
+class Pointwise(NamedTuple):
+    """For each response: log p(y_d | w_d, draw), and y as the story's site sees it; NaN where unlabelled."""
+
+    log_likelihood: dict[str, np.ndarray]  # each [chain, draw, documents]
+    observed: dict[str, np.ndarray]  # each [documents, ...]
+
+
+def log_likelihood(fit: Fit, corpus: Corpus, y: Any, **settings: Any) -> Any:
+    """log p(y_d | w_d, phi_s) as an array [chain, draw, document], NaN for unlabelled documents.
+
+    A dict of arrays where the story has several responses. The settings are those of :func:`pointwise`.
+    """
+    found = pointwise(fit, corpus, y, **settings).log_likelihood
+    return found if len(found) > 1 else next(iter(found.values()))
+
+
+def pointwise(
     fit: Fit,
     corpus: Corpus,
     y: Any,
@@ -28,26 +44,25 @@ def log_likelihood(
     num_burn: int = 20,
     seed: int = 0,
     progress_bar: bool = False,
-) -> Any:
+) -> Pointwise:
     """log p(y_d | w_d, phi_s) for each posterior draw phi_s of the sites that are not of documents.
 
         p(y_d | w_d, phi)  =  sum over z of  p(z | w_d, phi)  p(y_d | zbar, phi)
 
     is the mean of the response's density over ``inner`` sweeps of the topics given the words alone, never the response;
-    other sites of a document are drawn from their prior. It is what leave-one-out needs: given phi, documents are
-    independent.
+    other sites of a document are drawn from their prior. Given phi, documents are independent, as leave-one-out needs it.
 
-    Returns an array [chain, draw, document], NaN for unlabelled documents, at ``most_draws`` draws a chain at the most
-    (:func:`draw_index` says which); or a dict of them where the story has several responses.
+    There are ``most_draws`` draws a chain at the most; :func:`draw_index` says which.
     """
     if inner < 1:
         raise ValueError(f"inner is {inner!r}; give a whole number of at least 1.")
-    values_of_y = numeric_response(corpus, y)
-    folding = Folding(fit, corpus, values_of_y)
+    folding = Folding(fit, corpus, _numeric(corpus, y))
     reading = folding.reading
-    observed = observed_values(reading, *folding.data)
+    observed = _observed(reading, *folding.data)
     if not observed:
-        raise ValueError(f"The story {fit.story.name!r} has no response that reads topics; there is no p(y_d | w_d).")
+        raise ValueError(
+            f"The story {fit.story.name!r} has no response that follows from topics; there is no p(y_d | w_d)."
+        )
 
     def step(data: tuple, key: jax.Array, z: Any, values: dict, burn: jax.Array) -> tuple[Any, dict]:
         corpus, y = data
@@ -73,12 +88,12 @@ def log_likelihood(
 
     settings = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn, "progress_bar": progress_bar}
     parts = list(folding.run(step, **settings))
-    out = {}
+    logs = {}
     for name, values in observed.items():
-        logs = np.stack([part[name] for part in parts]).astype(float).reshape(len(folding.chains), -1, len(corpus))
+        stacked = np.stack([part[name] for part in parts]).astype(float)
         unlabelled = np.isnan(values.reshape(len(corpus), -1)).all(1)
-        out[name] = np.where(unlabelled, np.nan, logs)
-    return out if len(out) > 1 else next(iter(out.values()))
+        logs[name] = np.where(unlabelled, np.nan, stacked).reshape(len(folding.chains), -1, len(corpus))
+    return Pointwise(logs, observed)
 
 
 def draw_index(fit: Fit, most_draws: int) -> np.ndarray:
@@ -90,15 +105,9 @@ def draw_index(fit: Fit, most_draws: int) -> np.ndarray:
     return index
 
 
-def responses(fit: Fit, corpus: Corpus, y: Any) -> dict[str, np.ndarray]:
-    """Site name -> y as that site of the story sees it, [documents, ...], NaN where unlabelled."""
-    folding = Folding(fit, corpus, numeric_response(corpus, y))
-    return observed_values(folding.reading, *folding.data)
-
-
-def observed_values(reading: Reading, corpus: Any, y: Any) -> dict[str, np.ndarray]:
-    """The values of the observed sites that read topics."""
-    names = [name for name in reading.below if name in reading.observed]
+def _observed(reading: Reading, corpus: Any, y: Any) -> dict[str, np.ndarray]:
+    """The values of the observed sites that follow from topics."""
+    names = [name for name in responses(reading) if name in reading.observed]
     story = reading.story
 
     @jax.jit
@@ -110,7 +119,7 @@ def observed_values(reading: Reading, corpus: Any, y: Any) -> dict[str, np.ndarr
     return {name: np.asarray(value, float) for name, value in look(corpus, y).items()} if names else {}
 
 
-def numeric_response(corpus: Corpus, y: Any) -> Any:
+def _numeric(corpus: Corpus, y: Any) -> Any:
     """y as float arrays with one row a document, or a dict of them."""
     if y is None:
         raise ValueError("y is missing; give the documents' responses, NaN for unlabelled ones.")

@@ -14,7 +14,7 @@ from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Documents
 
 from .blocks import LabelBlock
-from .folding import Folding
+from .folding import Folding, responses
 from .reading import Answer, run
 
 if TYPE_CHECKING:
@@ -72,9 +72,8 @@ def predict(
     """
     folding = Folding(fit, corpus)
     reading = folding.reading
-    # responses: what reads zbar and is read by nothing
-    responses = [name for name in reading.below if reading.children([name]) == {name}]
-    if not responses:
+    names = responses(reading)
+    if not names:
         raise ValueError(f"The story {fit.story.name!r} has no response; use transform for topic proportions.")
 
     def step(data: tuple, key: jax.Array, z: Any, values: dict, burn: jax.Array) -> tuple[Any, dict]:
@@ -85,12 +84,12 @@ def predict(
         answer = Answer(folding.zbar(corpus, z, theta))
         values = {**values, reading.theta: theta}
         trace = run(reading.story, corpus, None, values, answer, key=response_key, prior=True)
-        return z, {name: _response(trace[name]["fn"], trace[name]["value"]) for name in responses}
+        return z, {name: _response(trace[name]["fn"], trace[name]["value"]) for name in names}
 
     settings = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn, "progress_bar": progress_bar}
     parts = [jax.tree.map(lambda leaf: leaf[None], part) for part in folding.run(step, **settings)]
     predictions = {}
-    for name in responses:
+    for name in names:
         draws = np.concatenate([part[name]["draw"] for part in parts])
         probabilities = (
             np.concatenate([part[name]["probabilities"] for part in parts])
