@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 
 class Batch(NamedTuple):
@@ -64,17 +65,34 @@ class Walk:
         return beta * (counts + self.alpha)
 
     def draw(self, key: jax.Array, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """A topic from each column of weights, and the columns' sums. The running sum as a product: XLA's is slow."""
-        triangle = jnp.tril(jnp.ones((self.num_topics, self.num_topics)))
-        running = jnp.matmul(triangle, weights, precision="highest")
-        passed = running <= jax.random.uniform(key, self.lanes.shape) * running[-1]
-        return jnp.minimum(passed.sum(0, dtype=jnp.int32), self.num_topics - 1), running[-1]
+        """A topic from each column of weights, and the columns' sums: first a group of topics, then one of the group."""
+        groups = int(np.ceil(np.sqrt(self.num_topics)))
+        members = -(-self.num_topics // groups)
+        table = jnp.pad(weights, ((0, groups * members - self.num_topics), (0, 0))).reshape(groups, members, -1)
+        table = jax.lax.optimization_barrier(table)  # computed once, not again for each use below
+        sums = table.sum(1)
+        total = sums.sum(0)
+        target = jax.random.uniform(key, self.lanes.shape) * total
+        group, before = _passed(sums, target)
+        member, _ = _passed(table[group, :, self.lanes].T, target - before)
+        return jnp.minimum(group * members + member, self.num_topics - 1), total
 
     def move(self, key: jax.Array, walkers: Walkers, place: jax.Array, inside: jax.Array) -> Walkers:
         """A Gibbs move of the token at a place, the same for all lanes; of lanes that have it ``inside``."""
         counts = self.add(walkers.counts, walkers.topics[place], -inside.astype(jnp.float32))
         topic, _ = self.draw(key, self.weights(counts, place))
         return Walkers(self.add(counts, topic, inside), walkers.topics.at[place].set(topic))
+
+
+def _passed(weights: jax.Array, target: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """How many running sums of each column its target has passed (all but the last at the most), and the last passed.
+
+    The running sum as a product: XLA's own is slow.
+    """
+    size = len(weights)
+    running = jnp.matmul(np.tril(np.ones((size, size), np.float32)), weights, precision="highest")[:-1]
+    passed = running <= target
+    return passed.sum(0, dtype=jnp.int32), jnp.where(passed, running, 0.0).max(0, initial=0.0)
 
 
 @partial(jax.jit, static_argnames=("repeats", "particles"))

@@ -111,6 +111,9 @@ def perplexity(
 
     Words that the fit has not seen are left out, and documents without known words count for nothing; a response is
     not looked at. A story whose theta is no Dirichlet site that only words read is refused.
+
+    NB: under a small gamma nearly every draw gives a term without training tokens a probability near 0, and p(w_d) of a
+    document with such a term hangs on draws that are rarely seen: it comes out too low. Leave such terms out.
     """
     if method not in METHODS:
         raise ValueError(f"method is {method!r}; choose from {', '.join(map(repr, METHODS))}.")
@@ -144,4 +147,4 @@ def _estimate(
 ) -> Evidence:
     if first is not None:
         return completion(*topics, first, second, **settings)
-    return {"left_to_right": left_to_right, "chib": chib}[method](*topics, second, **settings)
+    return (chib if method == "chib" else left_to_right)(*topics, second, **settings)

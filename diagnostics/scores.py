@@ -37,9 +37,9 @@ def scores(
     its standard error over documents (R^2: jackknife; NaN where one document cannot tell) and the meaning. Unlabelled
     documents are skipped. R^2 of responses that do not vary is NaN: there is nothing to explain.
     """
-    settings = {"most_draws": most_draws, "num_burn": num_burn, "seed": seed}
+    settings: dict[str, Any] = {"most_draws": most_draws, "num_burn": num_burn, "seed": seed}
     found = pointwise(fit, test, y_test, **settings)
-    predictions = fit.predict(test, **settings)
+    predictions: Any = fit.predict(test, **settings)
     if not isinstance(predictions, dict):
         predictions = {next(iter(found.observed)): predictions}
     frames = {}

@@ -63,6 +63,12 @@ def pointwise(
         raise ValueError(
             f"The story {fit.story.name!r} has no response that follows from topics; there is no p(y_d | w_d)."
         )
+    axes = {name: axis for name in observed if (axis := reading.density_axis[name]) is not None}
+    if len(axes) < len(observed):
+        raise ValueError(
+            f"The response {next(iter(observed.keys() - axes))!r} of the story {fit.story.name!r} is one for the whole "
+            "corpus; there is no p(y_d | w_d)."
+        )
 
     def step(data: tuple, key: jax.Array, z: Any, values: dict, burn: jax.Array) -> tuple[Any, dict]:
         corpus, y = data
@@ -77,7 +83,7 @@ def pointwise(
                 reading.story, corpus, y, {**values, reading.theta: theta}, answer, key=response_key, prior=True
             )
             for name in totals:
-                terms = jnp.moveaxis(log_prob(trace[name]), reading.density_axis[name], -1)
+                terms = jnp.moveaxis(log_prob(trace[name]), axes[name], -1)
                 terms = terms.sum(tuple(range(terms.ndim - 1)))
                 totals[name] = jnp.where(i < burn, totals[name], jnp.logaddexp(totals[name], terms))
             return z, totals
@@ -86,8 +92,8 @@ def pointwise(
         z, totals = jax.lax.fori_loop(0, burn + inner, one, (z, nothing))
         return z, jax.tree.map(lambda total: total - jnp.log(inner), totals)
 
-    settings = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn, "progress_bar": progress_bar}
-    parts = list(folding.run(step, **settings))
+    settings: dict[str, Any] = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn}
+    parts = list(folding.run(step, **settings, progress_bar=progress_bar))
     logs = {}
     for name, values in observed.items():
         stacked = np.stack([part[name] for part in parts]).astype(float)

@@ -86,8 +86,10 @@ def predict(
         trace = run(reading.story, corpus, None, values, answer, key=response_key, prior=True)
         return z, {name: _response(trace[name]["fn"], trace[name]["value"]) for name in names}
 
-    settings = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn, "progress_bar": progress_bar}
-    parts = [jax.tree.map(lambda leaf: leaf[None], part) for part in folding.run(step, **settings)]
+    settings: dict[str, Any] = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn}
+    parts = [
+        jax.tree.map(lambda leaf: leaf[None], part) for part in folding.run(step, **settings, progress_bar=progress_bar)
+    ]
     predictions = {}
     for name in names:
         draws = np.concatenate([part[name]["draw"] for part in parts])
@@ -127,8 +129,8 @@ def transform(
         z = folding.sweeps(corpus, key, z, values, burn + 1)
         return z, folding.theta(corpus, z, values)
 
-    settings = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn, "progress_bar": progress_bar}
-    return np.mean(list(folding.run(step, **settings)), axis=0)
+    settings: dict[str, Any] = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn}
+    return np.mean(list(folding.run(step, **settings, progress_bar=progress_bar)), axis=0)
 
 
 def _response(fn: Any, draw: jax.Array) -> dict[str, jax.Array]:

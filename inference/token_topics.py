@@ -48,7 +48,7 @@ def token_topics(
     assert folding.corpus.blocks is not None
     places = _places(folding.corpus.blocks, known.lengths)
     small = np.min_scalar_type(folding.reading.num_topics)
-    settings = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn}
+    settings: dict[str, Any] = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn}
     topics = np.stack([part[places].astype(small) for part in folding.run(step, **settings)])
     return TokenTopics(*known.tokens(), topics, folding.reading.num_topics)
 
