@@ -8,14 +8,13 @@ from .gibbs_engine import gibbs
 from .nuts_engine import nuts
 from .pointwise import log_likelihood
 from .ratio_tests import check
+from .redrawn import token_topics
 from .store import load
 from .svi_engine import svi
-from .trials import Trials
-from .token_topics import token_topics
 from .vem_engine import vem
-from .word_weights import label_evidence, word_weights
+from .word_evidence import label_evidence, word_weights
 
 __all__ = [
-    "Fit", "Trials", "check", "gibbs", "label_evidence", "load", "log_likelihood", "nuts", "svi", "token_topics", "vem",
+    "Fit", "check", "gibbs", "label_evidence", "load", "log_likelihood", "nuts", "svi", "token_topics", "vem",
     "word_weights",
 ]  # fmt: skip
