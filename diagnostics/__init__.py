@@ -4,6 +4,19 @@ if not __name__.startswith("topiczoo."):
     raise ImportError(f"Import topiczoo.{__name__}; plain {__name__} would be a second copy of it.")
 
 from .alignment import Alignment, align
+from .calibration import Calibration, calibrate, geweke
 from .diagnosis import Diagnosis, diagnose
+from .held_out import HeldOut, perplexity
+from .invariants import invariants
+from .pointwise import with_log_likelihood
+from .report import report
+from .response_checks import check_response
+from .scores import scores
+from .topic_quality import coherence, diversity, entropy
+from .word_checks import WordCheck, check_words
 
-__all__ = ["Alignment", "Diagnosis", "align", "diagnose"]
+__all__ = [
+    "Alignment", "Calibration", "Diagnosis", "HeldOut", "WordCheck", "align", "calibrate", "check_response", "check_words",
+    "coherence", "diagnose", "diversity", "entropy", "geweke", "invariants", "perplexity", "report", "scores",
+    "with_log_likelihood",
+]  # fmt: skip

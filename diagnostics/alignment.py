@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -93,14 +93,13 @@ def align(fit: Fit) -> Fit:
     Every variable with an axis of topics is renumbered: draws, snapshots, means and statistics.
     """
     name, beta = _topic_draws(fit)
-    _num_chains, num_draws = beta.shape[:2]
-    features = _features(beta)
-    coefficients = _coefficients(fit, num_draws)
-    order = _match(features, coefficients)
+    num_draws = beta.shape[1]
+    views = _Views(beta, _coefficients(fit, num_draws))
+    order = _match(views)
     usage = _usage(fit, order)
     by_use = np.argsort(-usage, kind="stable")
     order = order[:, :, by_use]
-    topics, chains = _compare(features, order)
+    topics, chains = _compare(views, order)
     topics.insert(0, "usage", usage[by_use])
     topics["switched"] = (order != order[:, -1:]).mean((0, 1))
     topics = topics.rename_axis("topic")
@@ -117,19 +116,6 @@ def _topic_draws(fit: Fit) -> tuple[str, np.ndarray]:
     raise ValueError(
         f"The story {fit.story.name!r} has no site with axes of topics and terms, so its topics cannot be matched by words."
     )
-
-
-def _features(beta: np.ndarray) -> np.ndarray:
-    """sqrt(beta) over the leading terms, what is left of each topic as one term more, [chain, draw, topic, feature]."""
-    num_terms = beta.shape[-1]
-    if num_terms > MOST_TERMS + 1:
-        some = beta[:, :: max(1, beta.shape[1] // 10)]
-        leading = np.sort(np.argsort(-some.max((0, 1, 2)))[:MOST_TERMS])
-        kept = np.empty((*beta.shape[:-1], MOST_TERMS + 1), np.float32)
-        kept[..., :-1] = beta[..., leading]
-        kept[..., -1] = np.maximum(1.0 - kept[..., :-1].sum(-1), 0.0)
-        return np.sqrt(kept, out=kept)
-    return np.sqrt(beta, dtype=np.float32)
 
 
 def _coefficients(fit: Fit, num_draws: int) -> np.ndarray | None:
@@ -151,74 +137,106 @@ def _is_simplex(value: np.ndarray) -> bool:
     return bool((value >= 0).all() and np.allclose(value.sum(-1), 1.0, atol=1e-3))
 
 
-def _match(features: np.ndarray, coefficients: np.ndarray | None) -> np.ndarray:
+class _View(NamedTuple):
+    """The topics of a draw, or a mean of several: unit vectors of their words, and their coefficients."""
+
+    words: np.ndarray  # [topic, feature]
+    scores: np.ndarray | None  # [topic, coefficient]
+
+
+class _Views:
+    """Draws as features for matching: sqrt(beta) over the leading terms, the rest of each topic as one term more."""
+
+    def __init__(self, beta: np.ndarray, coefficients: np.ndarray | None) -> None:
+        self.beta, self.coefficients = beta, coefficients
+        self.num_chains, self.num_draws, self.num_topics, num_terms = beta.shape
+        self.leading = None
+        if num_terms > MOST_TERMS + 1:
+            some = beta[:, :: max(1, self.num_draws // 10)]
+            self.leading = np.sort(np.argsort(-some.max((0, 1, 2)))[:MOST_TERMS])
+
+    def at(self, chain: int, draw: int) -> _View:
+        words = self.beta[chain, draw]
+        if self.leading is not None:
+            kept = words[:, self.leading]
+            words = np.concatenate([kept, np.maximum(1.0 - kept.sum(1, keepdims=True), 0.0)], 1)
+        words = np.sqrt(words, dtype=np.float32)
+        return _View(words, None if self.coefficients is None else self.coefficients[chain, draw])
+
+
+def _match(views: _Views) -> np.ndarray:
     """For every draw which of its topics matches each reference topic, [chain, draw, topic]."""
-    num_chains, num_draws, num_topics = features.shape[:3]
-    order = np.empty((num_chains, num_draws, num_topics), int)
-    order[0], words, scores = _match_chain(features, coefficients, 0, features[0, -1], _last(coefficients, 0))
-    for chain in range(1, num_chains):
+    order = np.empty((views.num_chains, views.num_draws, views.num_topics), int)
+    reference = None
+    for chain in range(views.num_chains):
         # first within the chain, then the chain as a whole: a mean of many draws is the better judge
-        own, own_words, own_scores = _match_chain(
-            features, coefficients, chain, features[chain, -1], _last(coefficients, chain)
-        )
-        whole = _assign(own_words, own_scores, words, scores)
-        order[chain] = own[:, whole]
+        own, mean = _match_chain(views, chain)
+        reference = reference or mean
+        order[chain] = own[:, _assign(mean, reference)]
     return order
 
 
-def _last(coefficients: np.ndarray | None, chain: int) -> np.ndarray | None:
-    return None if coefficients is None else coefficients[chain, -1]
-
-
-def _match_chain(
-    features: np.ndarray, coefficients: np.ndarray | None, chain: int, words: np.ndarray, scores: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+def _match_chain(views: _Views, chain: int) -> tuple[np.ndarray, _View]:
     """Draws of one chain matched to its last, then to their mean; the permutations and that mean."""
-    num_draws, num_topics = features.shape[1:3]
-    order = np.tile(np.arange(num_topics), (num_draws, 1))
+    target = views.at(chain, views.num_draws - 1)
+    order = np.empty((views.num_draws, views.num_topics), int)
     for _ in range(2):
-        for draw in range(num_draws):
-            order[draw] = _assign(features[chain, draw], _at(coefficients, chain, draw), words, scores)
-        words = _mean(features[chain], order)
-        scores = None if coefficients is None else _mean(coefficients[chain], order)
-        if (order == np.arange(num_topics)).all():
+        total = _View(*(None if part is None else np.zeros(part.shape) for part in target))
+        room = _room(target)
+        for draw in range(views.num_draws):
+            view = views.at(chain, draw)
+            order[draw] = _assign(view, target, room)
+            for sums, part in zip(total, view, strict=True):
+                if part is not None:
+                    sums += part[order[draw]]
+        target = _View(*(None if t is None else (t / views.num_draws).astype(np.float32) for t in total))
+        if (order == np.arange(views.num_topics)).all():
             break
-    return order, words, scores
+    return order, target
 
 
-def _at(coefficients: np.ndarray | None, chain: int, draw: int) -> np.ndarray | None:
-    return None if coefficients is None else coefficients[chain, draw]
-
-
-def _mean(values: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """The mean over draws of renumbered values [draw, topic, feature], without a renumbered copy of them all."""
-    total = np.zeros(values.shape[1:])
-    for value, permutation in zip(values, order, strict=True):
-        total += value[permutation]
-    return (total / len(values)).astype(np.float32)
-
-
-def _assign(
-    words: np.ndarray, scores: np.ndarray | None, to_words: np.ndarray, to_scores: np.ndarray | None
-) -> np.ndarray:
-    """The permutation p that makes words[p] most alike to ``to_words``."""
-    similarity = to_words @ words.T
-    if scores is not None and to_scores is not None:
-        gap = ((to_scores[:, None] - scores[None]) ** 2).mean(-1)
+def _similarity(view: _View, target: _View) -> np.ndarray:
+    similarity = target.words @ view.words.T
+    if view.scores is not None and target.scores is not None:
+        gap = ((target.scores[:, None] - view.scores[None]) ** 2).mean(-1)
         similarity = similarity + COEFFICIENT_WEIGHT * np.exp(-0.5 * gap)
-    return linear_sum_assignment(similarity, maximize=True)[1]
+    return similarity
 
 
-def _compare(features: np.ndarray, order: np.ndarray) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _room(target: _View) -> np.ndarray:
+    """For each topic the distance to the nearest other one, |sqrt(beta_j) - sqrt(beta_k)|."""
+    squared = (target.words**2).sum(1)
+    apart = np.sqrt(np.maximum(squared[:, None] + squared - 2 * target.words @ target.words.T, 0.0))
+    np.fill_diagonal(apart, np.inf)
+    return apart.min(1)
+
+
+def _assign(view: _View, target: _View, room: np.ndarray | None = None) -> np.ndarray:
+    """The permutation p that makes the view's topics p most alike to the target's.
+
+    With a = the room around a target's topic and d = its distance from the view's topic of the same number, all other
+    targets are at least a - d away. If a^2 - 2 a d > 2 weight for every topic, no other number can be more alike, whatever
+    the coefficients say, so the assignment problem need not be solved.
+    """
+    if room is not None:
+        d = np.sqrt(((view.words - target.words) ** 2).sum(1))
+        if (room * (room - 2 * d) > 2 * COEFFICIENT_WEIGHT).all():
+            return np.arange(len(d))
+    return linear_sum_assignment(_similarity(view, target), maximize=True)[1]
+
+
+def _compare(views: _Views, order: np.ndarray) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Likeness of a topic's draws within and across chains."""
     num_chains, num_draws, num_topics = order.shape
     chosen = np.unique(np.linspace(0, num_draws - 1, COMPARED_DRAWS).astype(int))
-    some = np.stack([[features[c, d][order[c, d]] for d in chosen] for c in range(num_chains)])  # [chain, draw, k, v]
     half = max(1, len(chosen) // 2)
+    early, late = (
+        np.stack([np.mean([views.at(c, d).words[order[c, d]] for d in part], axis=0) for c in range(num_chains)])
+        for part in (chosen[:half], chosen[-half:])
+    )
     # mean likeness of chain a's early draws with chain b's late ones; for a = b, of draws of one chain far apart
-    like = np.einsum("akv,bkv->abk", some[:, :half].mean(1), some[:, -half:].mean(1))
-    own = np.einsum("aak->ak", like)
-    within = own.mean(0)
+    like = np.einsum("akv,bkv->abk", early, late)
+    within = np.einsum("aak->ak", like).mean(0)
     frame = pd.DataFrame({"within": within}, index=np.arange(num_topics))
     if num_chains == 1:
         frame["overlap"], frame["stability"], frame["matched"] = np.nan, np.nan, None

@@ -1,0 +1,229 @@
+"""Is an engine right for a story? Simulation-based calibration and Geweke's joint test.
+
+Both rest on one fact: parameters drawn from the prior, and data drawn from the story given them, are a draw from the joint
+distribution; so the parameters are also a draw from the posterior given those data. An engine that draws from the
+posterior cannot be told apart from the prior.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from scipy import stats
+from tqdm.auto import tqdm
+
+from topiczoo.corpora import Corpus
+from topiczoo.inference import Trials
+
+from .invariants import Quantities, invariants
+
+LEVEL = 0.01  # chance that a right engine fails a whole test, all its quantities together
+BATCH = 250  # simulations run side by side at most
+PRIOR_DRAWS = 10_000  # from the story alone, for Geweke's test
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Ranks of the true values among posterior draws, [simulations] for each quantity, from 0 to ``num_draws``."""
+
+    ranks: pd.DataFrame
+    num_draws: int
+    title: str = ""
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row a quantity: p (of uniform ranks, by the ECDF's largest excursion), passes at 1% for all together, and
+        what a failure looks like: the mean rank (0.5 if unbiased) and the spread (1 if neither too wide nor too narrow)."""
+        uniform = (self.ranks + 0.5) / (self.num_draws + 1)
+        null = _null_excursions(len(self.ranks), self.num_draws)
+        rows = []
+        for name in self.ranks.columns:
+            worst = _excursion(self.ranks[name].to_numpy()[None], self.num_draws)[0]
+            rows.append({
+                "quantity": name, "p": float((1 + (null <= worst).sum()) / (1 + len(null))),
+                "mean_rank": uniform[name].mean(), "spread": uniform[name].std() * np.sqrt(12),
+            })  # fmt: skip
+        table = pd.DataFrame(rows).set_index("quantity")
+        table["passes"] = table["p"] > LEVEL / len(table)
+        return table
+
+    @property
+    def passes(self) -> bool:
+        return bool(self.table["passes"].all())
+
+    def plot(self) -> Any:
+        """Rank histograms above, ECDF differences with 99% simultaneous bands below; a matplotlib figure."""
+        from .calibration_plots import plot_calibration
+
+        return plot_calibration(self)
+
+    def __repr__(self) -> str:
+        return f"Calibration({self.title}, {'passes' if self.passes else 'fails'})\n{self.table.to_string()}"
+
+
+def calibrate(
+    story: Callable, corpus: Corpus, engine: str = "gibbs", *, num_simulations: int = 200, num_draws: int = 63,
+    num_warmup: int = 200, thinning: int = 5, quantities: Quantities | None = None, seed: int = 0,
+    progress_bar: bool = True, **arguments: Any,
+) -> Calibration:  # fmt: skip
+    """Simulation-based calibration (Talts et al. 2018) of an engine on a story.
+
+    Parameters, topics, words and responses are drawn from the story, the engine fits them, and the true value of each
+    quantity is ranked among its posterior draws. Ranks are uniform if the engine draws from the posterior.
+
+    Parameters
+    ----------
+    story, arguments
+        The story with its keyword arguments; its priors must be proper. ``collapse`` and, for svi, ``num_steps`` are the
+        engine's.
+    corpus
+        Lends its document lengths, number of terms and covariates. Small: each simulation is a fit.
+    engine
+        ``"gibbs"``, ``"nuts"``, ``"svi"``, or a function ``(story, corpus, y, seed, **arguments) -> Fit`` such as ``vem``.
+    num_draws, num_warmup, thinning
+        Of each chain. Thin enough for the draws to be nearly independent: correlated ones look over-dispersed.
+    quantities
+        ``(values, documents, y) -> dict of numbers``; must not depend on the numbering of topics. By default
+        :func:`invariants`.
+    """
+    if callable(engine):
+        ranks = _ranks_by_fits(story, corpus, engine, num_simulations, num_draws, quantities, seed, progress_bar, arguments)
+        name = engine.__name__
+    else:
+        trials = Trials(story, corpus, engine=engine, **arguments)
+        evaluate = quantities or invariants(trials.dims)
+        if engine == "svi":
+            num_warmup, thinning = 0, 1
+        warm = -(-num_warmup // thinning)
+
+        def one(key: jax.Array) -> dict[str, jax.Array]:
+            simulate_key, start_key = jax.random.split(key)
+            truth = trials.simulate(simulate_key)
+            documents = trials.documents(truth.terms)
+            state = trials.start(start_key, truth, warm * thinning)
+
+            def draw(state: Any, _: Any) -> tuple[Any, dict]:
+                state = jax.lax.fori_loop(0, thinning, lambda _, s: trials.step(s, truth), state)
+                return state, evaluate(trials.values(state, truth), documents, truth.y)
+
+            # warm-up in the same loop: a second one would be compiled a second time
+            _, drawn = jax.lax.scan(draw, state, None, length=warm + num_draws)
+            true = evaluate(truth.values, documents, truth.y)
+            return {name: (drawn[name][warm:] < true[name]).sum() for name in drawn}
+
+        ranks = pd.DataFrame(_in_batches(one, num_simulations, seed, progress_bar))
+        name = engine
+    return Calibration(ranks, num_draws, f"{getattr(story, '__name__', 'story')} by {name}")
+
+
+def _in_batches(
+    one: Callable, number: int, seed: int, progress_bar: bool, most: int = BATCH
+) -> dict[str, np.ndarray]:
+    """``one(key)`` for many keys, a batch side by side at a time."""
+    many, parts = jax.jit(jax.vmap(one)), []
+    batch = -(-number // -(-number // most))  # as few batches as may be, all of one size
+    keys = jax.random.split(jax.random.key(seed), -(-number // batch) * batch)
+    with tqdm(total=number, disable=not progress_bar, unit="simulation") as bar:
+        for first in range(0, number, batch):
+            parts.append(jax.tree.map(np.asarray, many(keys[first : first + batch])))
+            bar.update(min(batch, number - first))
+    return {name: np.concatenate([part[name] for part in parts])[:number] for name in parts[0]}
+
+
+def _ranks_by_fits(
+    story: Callable, corpus: Corpus, engine: Callable, number: int, num_draws: int, quantities: Quantities | None,
+    seed: int, progress_bar: bool, arguments: dict,
+) -> pd.DataFrame:  # fmt: skip
+    """Ranks from fits made one by one."""
+    trials = Trials(story, corpus, **arguments)
+    evaluate = quantities or invariants(trials.dims)
+    one_draw = jax.jit(lambda values, terms, y: evaluate(values, trials.documents(terms), y))
+    rows = []
+    for i in tqdm(range(number), disable=not progress_bar, unit="simulation"):
+        truth = jax.jit(trials.simulate)(jax.random.fold_in(jax.random.key(seed), i))
+        y = () if truth.y is None else (jax.tree.map(np.asarray, truth.y),)
+        fit = engine(story, trials.corpus(truth.terms, corpus), *y, seed=i, progress_bar=False, **arguments)
+        known = {name: value for name, value in truth.values.items() if name in fit.draws}
+        true = one_draw(known, truth.terms, truth.y)
+        chosen = np.linspace(0, next(iter(fit.draws.values())).shape[1] - 1, num_draws).astype(int)
+        drawn = [
+            one_draw({name: jnp.asarray(fit.draws[name][0, d]) for name in known}, truth.terms, truth.y) for d in chosen
+        ]
+        rows.append({name: sum(int(d[name] < true[name]) for d in drawn) for name in true})
+    return pd.DataFrame(rows)
+
+
+def _excursion(ranks: np.ndarray, num_draws: int) -> np.ndarray:
+    """For each row of ranks the smallest two-sided binomial tail of its ECDF over all places (Sailynoja et al. 2022)."""
+    number = ranks.shape[1]
+    below = np.stack([(ranks <= place).sum(1) for place in range(num_draws)], 1)  # last place is certain
+    share = (np.arange(num_draws) + 1) / (num_draws + 1)
+    low, high = stats.binom.cdf(below, number, share), stats.binom.sf(below - 1, number, share)
+    return 2 * np.minimum(low, high).min(1)
+
+
+def _null_excursions(number: int, num_draws: int, repeats: int = 4000) -> np.ndarray:
+    ranks = np.random.default_rng(0).integers(0, num_draws + 1, (repeats, number))
+    return _excursion(ranks, num_draws)
+
+
+def geweke(
+    story: Callable, corpus: Corpus, engine: str = "gibbs", *, num_chains: int = 2000, num_steps: int = 50,
+    quantities: Quantities | None = None, seed: int = 0, progress_bar: bool = True, **arguments: Any,
+) -> pd.DataFrame:  # fmt: skip
+    """Geweke's joint test (2004) of an MCMC engine on a story, with many independent chains.
+
+    Each chain starts at a draw of everything from the story, and then alternates a step of the engine with words and
+    responses drawn anew given all latent values. If the engine leaves the posterior as it is, every state on the way is
+    again a draw from the joint distribution. So quantities are turned into their ranks u among draws from the story, from
+    0 to 1; averages of u over a chain's steps must be 1/2 and averages of (u - 1/2)^2 must be 1/12, and the spread of
+    these averages over chains, which are independent, says how nearly.
+
+    Returns one row a quantity: both averages, their z scores, and whether it passes (1% for all of them together).
+    """
+    if engine == "svi":
+        raise ValueError("engine is 'svi'; Geweke's test is for MCMC: give 'gibbs' or 'nuts', or use calibrate.")
+    trials = Trials(story, corpus, engine=engine, **arguments)
+    evaluate = quantities or invariants(trials.dims)
+
+    def prior(key: jax.Array) -> dict[str, jax.Array]:
+        joint = trials.simulate(key)
+        return evaluate(joint.values, trials.documents(joint.terms), joint.y)
+
+    def chain(key: jax.Array) -> dict[str, jax.Array]:
+        def turn(joint: Any, key: jax.Array) -> tuple[Any, dict]:
+            start_key, data_key = jax.random.split(key)
+            state = trials.step(trials.start(start_key, joint, at_truth=True), joint)
+            values = {**joint.values, **trials.values(state, joint)}
+            # looked at before data are drawn anew: new data fit any values
+            looked_at = evaluate(values, trials.documents(joint.terms), joint.y)
+            return trials.simulate(data_key, values), looked_at
+
+        keys = jax.random.split(key, num_steps + 1)
+        return jax.lax.scan(turn, trials.simulate(keys[0]), keys[1:])[1]
+
+    expected = _in_batches(prior, PRIOR_DRAWS, seed + 1, False, most=PRIOR_DRAWS)
+    found = _in_batches(chain, num_chains, seed, progress_bar)
+    rows = []
+    for name, drawn in found.items():
+        u = np.searchsorted(np.sort(expected[name]), drawn) / PRIOR_DRAWS  # [chain, step]
+        mean, spread = u.mean(1), ((u - 0.5) ** 2).mean(1)
+        rows.append({
+            "quantity": name, "mean_rank": mean.mean(), "spread": np.sqrt(12 * spread.mean()),
+            "z_mean": _z(mean, 1 / 2, 1 / 12), "z_spread": _z(spread, 1 / 12, 1 / 180),
+        })  # fmt: skip
+    table = pd.DataFrame(rows).set_index("quantity")
+    far = stats.norm.isf(LEVEL / (4 * len(table)))
+    table["passes"] = (table["z_mean"].abs() < far) & (table["z_spread"].abs() < far)
+    return table
+
+
+def _z(averages: np.ndarray, expected: float, variance: float) -> float:
+    """Standard errors between averages of independent chains and the expectation, itself from PRIOR_DRAWS draws."""
+    return float((averages.mean() - expected) / np.sqrt(averages.var(ddof=1) / len(averages) + variance / PRIOR_DRAWS))

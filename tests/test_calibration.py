@@ -1,0 +1,107 @@
+"""Simulation-based calibration and Geweke's test: of the engines, and of the tests themselves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from topiczoo import models
+from topiczoo.corpora import Corpus
+from topiczoo.diagnostics import Calibration, calibrate, geweke
+from topiczoo.inference import Trials, sweep
+
+SHAPE = Corpus.from_counts(np.random.default_rng(0).poisson(1.2, (6, 5)) + np.eye(6, 5, dtype=int))  # 5 to 10 tokens each
+FLAT = {"num_topics": 2, "alpha": 1.0, "gamma": 1.0, "progress_bar": False}
+
+EXACT = [
+    pytest.param(models.lda, {}, id="lda-gibbs"),
+    pytest.param(models.mixture, {}, id="mixture-gibbs", marks=pytest.mark.slow),
+    pytest.param(models.slda, {}, id="slda-gibbs", marks=pytest.mark.slow),
+    pytest.param(models.lda, {"collapse": "topics"}, id="lda-collapsed", marks=pytest.mark.slow),
+    pytest.param(models.slda, {"collapse": "topics"}, id="slda-collapsed", marks=pytest.mark.slow),
+    pytest.param(models.mixture, {"engine": "nuts"}, id="mixture-nuts", marks=pytest.mark.slow),
+    pytest.param(models.lda, {"engine": "nuts"}, id="lda-nuts", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("story", "options"), EXACT)
+def test_ranks_are_uniform(story, options):
+    thinning = 5 if options.get("engine") == "nuts" else 10
+    found = calibrate(story, SHAPE, **options, **FLAT, thinning=thinning)
+    assert found.passes, found
+    assert len(found.table) >= 4
+
+
+@pytest.mark.parametrize(("story", "options"), EXACT)
+def test_the_joint_distribution_stays(story, options):
+    chains = 500 if options.get("engine") == "nuts" else 2000
+    table = geweke(story, SHAPE, **options, **FLAT, num_chains=chains, num_steps=25 if chains == 500 else 50)
+    assert table["passes"].all(), table.to_string()
+
+
+def wrong_exponent(monkeypatch):
+    right = sweep.BlockSweep.response
+    monkeypatch.setattr(sweep.BlockSweep, "response", lambda self, lanes: 2 * right(self, lanes))
+
+
+def forgotten_decrement(monkeypatch):
+    right = sweep.BlockSweep.move
+    monkeypatch.setattr(sweep.BlockSweep, "move", lambda self, lanes, topic, step: right(self, lanes, topic, abs(step)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("breakage", "story"), [(wrong_exponent, models.slda), (forgotten_decrement, models.lda)], ids=["exponent", "decrement"]
+)
+@pytest.mark.parametrize("test", ["calibrate", "geweke"])
+def test_broken_samplers_are_caught(monkeypatch, breakage, story, test):
+    breakage(monkeypatch)
+    if test == "calibrate":
+        found = calibrate(story, SHAPE, **FLAT)
+        assert not found.passes, found
+    else:
+        table = geweke(story, SHAPE, **FLAT)
+        assert not table["passes"].all(), table.to_string()
+
+
+def ranks(shape, seed=0):
+    """200 ranks among 63 draws: uniform where shape is 1."""
+    return pd.DataFrame({"x": np.floor(64 * np.random.default_rng(seed).beta(shape, shape, 200)).astype(int)})
+
+
+def test_level_and_power_of_the_rank_test():
+    passed = [Calibration(ranks(1.0, seed), 63).passes for seed in range(100)]
+    assert sum(passed) >= 95  # fails 1 in 100 of right engines
+    assert not Calibration(ranks(0.6), 63).passes  # too narrow a posterior
+    assert not Calibration(ranks(2.0), 63).passes  # too wide
+    table = Calibration(ranks(2.0), 63).table
+    assert table["spread"].iloc[0] < 0.9 and abs(table["mean_rank"].iloc[0] - 0.5) < 0.05
+
+
+def test_rank_plot():
+    import matplotlib
+
+    matplotlib.use("agg")
+    figure = Calibration(ranks(1.0), 63, "title").plot()
+    assert len(figure.axes) == 2
+
+
+def test_simulated_corpora_have_the_shape_asked_for():
+    import jax
+
+    trials = Trials(models.slda, SHAPE, num_topics=2)
+    one = trials.simulate(jax.random.key(1))
+    corpus = trials.corpus(one.terms, SHAPE)
+    assert (corpus.lengths == SHAPE.lengths).all() and corpus.num_terms == SHAPE.num_terms
+    assert one.y.shape == (6,) and one.values["z"].shape == (SHAPE.num_tokens,)
+    blocks = trials.documents(one.terms).blocks
+    laid = np.asarray(blocks.terms)[np.asarray(blocks.terms) < SHAPE.num_terms]
+    assert (np.bincount(laid, minlength=5) == np.bincount(one.terms, minlength=5)).all()
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match="engine is 'mcmc'; give one of 'gibbs', 'nuts', 'svi'"):
+        calibrate(models.lda, SHAPE, "mcmc", num_topics=2)
+    with pytest.raises(ValueError, match="engine is 'svi'; Geweke's test is for MCMC"):
+        geweke(models.lda, SHAPE, "svi", num_topics=2)
