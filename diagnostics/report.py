@@ -22,8 +22,8 @@ MOST_DOCUMENTS = 1000  # in the browser
 
 
 def report(
-    fit: Fit, path: str | Path = "report.html", *, test: Corpus | None = None, y_test: Any = None, documents: int = 100,
-    seed: int = 0, progress_bar: bool = True,
+    fit: Fit | Diagnosis, path: str | Path = "report.html", *, test: Corpus | None = None, y_test: Any = None,
+    documents: int = 100, seed: int = 0, progress_bar: bool = True,
 ) -> Path:  # fmt: skip
     """Write what is known of a fit to one self-contained HTML file.
 
@@ -31,6 +31,8 @@ def report(
 
     Parameters
     ----------
+    fit
+        A Fit, or what ``diagnose`` said of one, e.g. with thresholds of your own.
     path
         Where the file goes; one that is there is replaced once the new one is whole.
     test, y_test
@@ -40,6 +42,8 @@ def report(
     seed
         Of that sample and of the predictions.
     """
+    diagnosis = fit if isinstance(fit, Diagnosis) else None
+    fit = diagnosis.fit if diagnosis else fit
     path = _checked(fit, path, test, y_test, documents)
     with tqdm(total=5, desc="report", disable=not progress_bar) as bar:
 
@@ -47,7 +51,7 @@ def report(
             bar.set_postfix_str(name)
             bar.update()
 
-        diagnosis = diagnose(fit, seed=seed)
+        diagnosis = diagnosis or diagnose(fit, seed=seed)
         step("diagnosis")
         found = Sections(diagnosis, test, y_test, documents, seed)
         step("predictions")

@@ -13,12 +13,17 @@ from topiczoo.corpora import Corpus
 from . import figures
 from .diagnosis import Diagnosis
 from .documents import browser, mean_over, topic_site
+from .held_out import perplexity
 from .page import Cell, Column, Section, embedded, fixed, note, number, outcome, picture, pictures, table
 from .quantities import Series, coefficient_sites, series
 from .response_checks import CLASS, coverage, labelled, plot_response, plot_response_pit, take, to_tree
+from .scores import scores
 from .story_page import BROWSER
+from .topic_quality import coherence
+from .word_checks import check_words
 
 MOST_CHECKED = 1000  # documents in the predictive checks
+MOST_TOKENS = 100_000  # in the check of words
 MOST_NUMBERS = 600  # rows in the table of R-hats
 MOST_PANELS = 6  # columns of coefficients in the table and the forest
 TERMS = 10  # of a topic
@@ -88,8 +93,16 @@ class Sections:
         if several:
             columns.append(Column("Stability", True, "Likeness across chains, as a share of likeness within a chain"))
             columns.append(Column("In all chains"))
+        columns.append(Column("Coherence", True, "NPMI of its leading terms: how far they share documents, -1 to 1"))
+        checked = self._check_words()
+        if checked is not None:
+            meaning = (
+                "How much more its words depend on the document than the story says, in standard deviations; 3 is much"
+            )
+            columns.append(Column("Word check", True, meaning))
         of_chains = [self._terms([chain]) for chain in range(self._num_chains)]
         pooled = self._terms(range(self._num_chains))
+        coherent = coherence(self._terms(self.chains), self.fit.corpus)["coherence"]
         rows = []
         for topic in range(self.num_topics):
             facts = self.alignment.loc[topic]
@@ -103,8 +116,11 @@ class Sections:
                 row += [fixed(value[..., topic].mean()), Cell(f"{fixed(low).text} to {fixed(high).text}", float(low))]
             if several:
                 row += [fixed(facts["stability"]), Cell("yes", 1, "good") if matched else Cell("differs", 0, "caution")]
+            row.append(fixed(coherent[topic]))
+            if checked is not None:
+                row.append(fixed(checked[topic], 1))
             rows.append(row)
-        caption = "Topics, most used first. A heading sorts."
+        caption = "Topics, most used first. A heading sorts; hovering over it tells what it means."
         if not self.same:
             caption += (
                 " A topic that differs is another one in each chain: each chain's terms are shown, intervals span all."
@@ -112,6 +128,18 @@ class Sections:
         return Section(
             "topics-section", "Topics", table("topics", caption, columns, rows, "Filter topics by their words")
         )
+
+    def _check_words(self) -> pd.Series | None:
+        """Mimno & Blei's check of each topic, for stories that have no response to check."""
+        if self.fit.y is not None:
+            return None
+        corpus = self.fit.corpus
+        order = np.random.default_rng(self.seed).permutation(len(corpus))
+        few = np.sort(order[: max(2, np.searchsorted(np.cumsum(corpus.lengths[order]), MOST_TOKENS))])
+        try:
+            return check_words(self.fit, corpus[few], n=1, seed=self.seed).topics["deviation"]
+        except ValueError:  # one topic a document, or topics that cannot be folded in
+            return None
 
     def coefficients(self) -> Section | None:
         found = self._coefficients()
@@ -186,12 +214,12 @@ class Sections:
         if self.fit.y is None:
             return None
         title, anchor = "Predictive checks", "checks-of-response"
-        if self.prediction is None:
-            return Section(anchor, title, note(f"No predictions. {self.no_prediction}"))
         if self.y is None:
             return Section(
                 anchor, title, note("The held-out documents came without responses: nothing to check against.")
             )
+        if self.prediction is None:
+            return Section(anchor, title, note(f"No predictions. {self.no_prediction}"))
         places = labelled(take(self.y, self.rows))
         if not len(places):
             return Section(anchor, title, note("None of these documents has a response: nothing to check against."))
@@ -239,23 +267,29 @@ class Sections:
     def scores(self) -> Section | None:
         if self.test is None:
             return None
-        from topiczoo import diagnostics
-
-        frame = diagnostics.scores(self.fit, self.test, self.y_test)
+        rows, refused = [], ""
+        try:
+            words = perplexity(self.fit, self.test, seed=self.seed)
+            meaning = f"by {words.method}; lower is better, {self.fit.corpus.num_terms} is to know nothing"
+            rows.append(["perplexity a word", words.perplexity, words.perplexity_error, meaning])
+            if self.y_test is not None:
+                for name, row in scores(self.fit, self.test, self.y_test, seed=self.seed).iterrows():
+                    label = name if isinstance(name, str) else " ".join(map(str, name))
+                    rows.append([label, row["value"], row["error"], row["meaning"]])
+        except ValueError as error:  # a story whose topics cannot be folded in
+            refused = note(f"Not everything is scored. {error}")
         columns = [
             Column("Score"),
             Column("Value", True),
             Column("Error", True, "Standard error"),
             Column("What it means"),
         ]
-        rows = [
-            [str(name), number(known(row["value"]), 4), number(known(row["error"]), 2),
-             Cell(str(row["meaning"]), str(row["meaning"]), "meaning")]
-            for name, row in frame.iterrows()
-        ]  # fmt: skip
-        return Section(
-            "scores", "Held-out scores", table("score-table", f"On {len(self.test)} held-out documents", columns, rows)
-        )
+        cells = [
+            [name, number(known(value), 4), number(known(error), 2), Cell(meaning, meaning, "meaning")]
+            for name, value, error, meaning in rows
+        ]
+        caption = f"On {len(self.test)} held-out documents"
+        return Section("scores", "Held-out scores", table("score-table", caption, columns, cells) + refused)
 
     def browser(self) -> Section | None:
         if not len(self.shown):

@@ -67,8 +67,13 @@ def fit():
 
 
 @pytest.fixture(scope="module")
-def written(fit, tmp_path_factory):
-    return report(fit, tmp_path_factory.mktemp("report") / "report.html", documents=10, progress_bar=False)
+def diagnosis(fit):
+    return diagnostics.diagnose(fit)
+
+
+@pytest.fixture(scope="module")
+def written(diagnosis, tmp_path_factory):
+    return report(diagnosis, tmp_path_factory.mktemp("report") / "report.html", documents=10, progress_bar=False)
 
 
 def number(text):
@@ -173,6 +178,7 @@ def test_without_a_response(story, engine, info, tmp_path):
     page = Page(report(fit, tmp_path / "r.html", documents=4, progress_bar=False))
     assert page.headings == ["Data and story", "Topics", "Convergence", "Documents", "How to reproduce"]
     assert not any(document["responses"] for document in page.data["browser-data"]["documents"])
+    assert ("Word check" in page.tables["topics"][0]) == (story is models.lda)
     if story is models.mixture:  # all words of a document share its topic
         for document in page.data["browser-data"]["documents"]:
             assert len({word[2] for word in document["words"]}) == 1
@@ -278,24 +284,39 @@ def test_nothing_is_half_written(tmp_path, monkeypatch):
     assert path.read_text() == "the old one" and [file.name for file in tmp_path.iterdir()] == ["report.html"]
 
 
-def test_held_out_documents_take_the_place_of_the_fitted(fit, tmp_path):
-    test = simulated(seed=1).corpus[:15]
-    y = simulated(seed=1).y[:15]
-    page = Page(report(fit, tmp_path / "a.html", test=test, y_test=y, documents=5, progress_bar=False))
-    assert "Held-out scores" in page.headings and len(page.tables["score-table"]) > 3
-    assert {d["name"] for d in page.data["browser-data"]["documents"]} <= set(test.names)
-    words_only = Page(report(fit, tmp_path / "b.html", test=test, documents=5, progress_bar=False))
-    assert "Held-out scores" in words_only.headings
-    assert all(d["responses"][0]["y"] is None for d in words_only.data["browser-data"]["documents"])
+def test_held_out_documents_take_the_place_of_the_fitted(diagnosis, tmp_path):
+    other = simulated(seed=1)
+    test, y = other.corpus[:15], other.y[:15]
+    page = Page(report(diagnosis, tmp_path / "a.html", test=test, y_test=y, documents=15, progress_bar=False))
+    scored = {row[0]: number(row[1]) for row in page.tables["score-table"][1:]}
+    assert 1 < scored["perplexity a word"] < 24 and scored["r2"] > 0.5
+    shown = page.data["browser-data"]["documents"]
+    assert [document["name"] for document in shown] == list(test.names)
+    assert shown[3]["responses"][0]["y"] == pytest.approx(3 + 2 * y[3], rel=1e-3)
+    # without responses the words alone are scored
+    words = report(diagnosis, tmp_path / "b.html", test=test, documents=0, progress_bar=False)
+    assert [row[0] for row in Page(words).tables["score-table"]] == ["Score", "perplexity a word"]
+    assert "came without responses" in words.read_text()
 
 
-def test_command_line(fit, tmp_path, capsys):
-    texts = [" ".join(np.repeat(["term5", "term7", "term9"], 4)), "term4 term10 unheard"]
-    pd.DataFrame({"text": texts, "y": [0.1, 0.4]}).to_csv(tmp_path / "test.csv", index=False)
-    saved = str(fit.save(tmp_path / "fit.nc"))
-    out = tmp_path / "out.html"
-    assert main(["report", saved, "--out", str(out), "--test", str(tmp_path / "test.csv"), "--y", "y"]) == 0
-    assert str(out) in capsys.readouterr().out and "Held-out scores" in Page(out).headings
+def test_command_line(fit, tmp_path, capsys, monkeypatch):
+    texts = ["term5 term7 term9", "term4 term10 unheard"]
+    pd.DataFrame({"text": texts, "y": [3.5, 5.0]}).to_csv(tmp_path / "test.csv", index=False)
+    saved, out, test = str(fit.save(tmp_path / "fit.nc")), str(tmp_path / "out.html"), str(tmp_path / "test.csv")
+    calls = []
+
+    def noted(fit, path, **options):
+        calls.append((fit, options))
+        return path
+
+    monkeypatch.setattr(diagnostics, "report", noted)
+    assert main(["report", saved, "--out", out, "--test", test, "--y", "y", "--documents", "7", "--seed", "3"]) == 0
+    assert out in capsys.readouterr().out
+    ((loaded, options),) = calls
+    np.testing.assert_array_equal(loaded.corpus.counts.toarray(), fit.corpus.counts.toarray())
+    np.testing.assert_allclose(options.pop("y_test"), [0.25, 1.0])  # in the units of the fit: (y - 3) / 2
+    assert len(options.pop("test")) == 2 and options == {"documents": 7, "seed": 3}
+    monkeypatch.undo()
     assert main(["report", saved, "--out", str(tmp_path / "no" / "out.html")]) == 2
     assert "in no existing folder" in capsys.readouterr().err
     assert main(["report", saved, "--y", "y"]) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from pathlib import Path
 
@@ -9,6 +10,21 @@ import numpy as np
 
 
 def demo(out: str, seed: int = 0) -> int:
+    """The demonstration, with programs compiled once: predictions, scores and report ask for the same ones again."""
+    import jax
+
+    if jax.config.jax_compilation_cache_dir is not None:
+        return _demo(out, seed)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        jax.config.update("jax_compilation_cache_dir", folder)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+        try:
+            return _demo(out, seed)
+        finally:
+            jax.config.update("jax_compilation_cache_dir", None)
+
+
+def _demo(out: str, seed: int) -> int:
     """Fit, show the topics, predict unseen reviews beside two baselines, ask whether to trust it, save, report."""
     from sklearn.linear_model import RidgeCV
 
@@ -50,8 +66,9 @@ def demo(out: str, seed: int = 0) -> int:
 
     fit.info["standardised"] = [float(mean), float(scale)]  # the report shows stars
     print("\nCan this posterior be trusted?")
-    print("  " + diagnostics.diagnose(fit, seed=seed).verdict)
-    page = diagnostics.report(fit, Path(out).with_suffix(".html"), test=corpus[test], y_test=y[test], seed=seed)
+    diagnosis = diagnostics.diagnose(fit, seed=seed)
+    print(f"  {diagnosis.verdict}\n")
+    page = diagnostics.report(diagnosis, Path(out).with_suffix(".html"), seed=seed)
     print(
         f"\nSaved to {fit.save(out)}; read it back with topiczoo.inference.load. {time.perf_counter() - began:.0f} s in all."
     )
