@@ -5,7 +5,7 @@
 
 A fifth of the documents is held out. Each package fits the rest with its own default priors; its topics and alpha are then
 scored on the held-out documents by left-to-right particles and by Chib's method (topiczoo.diagnostics.evidence), with
-Monte Carlo standard errors from repeats. topiczoo's fit is scored twice: by its mean topics, one set of topics as the
+Monte Carlo errors from repeats. topiczoo's fit is scored twice: by its mean topics, one set of topics as the
 others have, and averaged over posterior draws, which is what diagnostics.perplexity reports. Every fit runs in a process
 of its own. With --write the table replaces this benchmark's section of benchmarks/results.md.
 """
@@ -28,9 +28,9 @@ from scipy import sparse
 
 HERE = Path(__file__).resolve().parent
 TITLE = "held-out perplexity"
-LEFT_TO_RIGHT = {"particles": 10, "resample_tokens": 2}
-CHIB = {"num_sweeps": 10, "num_burn": 10, "num_greedy": 3}
-REPEATS, DRAWS = 2, 5
+LEFT_TO_RIGHT = {"particles": 10, "resample_tokens": 5}
+CHIB = {"num_sweeps": 10, "num_burn": 15}
+REPEATS, DRAWS = 2, 4
 
 
 def load(folder):
@@ -163,7 +163,7 @@ def main():
             f"`{' '.join(['python', 'benchmarks/held_out.py', *sys.argv[1:]])}` on {platform.machine()}, "
             f"{os.cpu_count()} cores, Python {platform.python_version()}; {versions}.\n\n"
             f"{Path(options.data).name}: {len(train)} documents to fit, {len(test)} held out ({test.num_tokens} tokens, "
-            f"{test.num_terms} terms). Perplexity a word, lower is better, ± Monte Carlo standard error. Default priors: "
+            f"{test.num_terms} terms). Perplexity a word, lower is better, ± Monte Carlo error. Default priors: "
             "topiczoo alpha 0.1, gamma 0.01; scikit-learn 1/K and 1/K, online, 10 passes; tomotopy alpha from 0.1 "
             f"optimised, eta 0.01. Sweeps: topiczoo {options.sweeps} and {options.sweeps // 2} with every "
             f"{options.sweeps // 20}th kept, tomotopy {options.sweeps + options.sweeps // 2}. Left-to-right: "

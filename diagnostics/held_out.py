@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import logsumexp
 from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 from topiczoo.inference import label_evidence, word_weights
 
-from .evidence import Evidence, chib, completion, jackknife_error, left_to_right, log_mean_exp, split
+from .evidence import Evidence, chib, completion, jackknife_error, left_to_right, split
 
 if TYPE_CHECKING:
     from topiczoo.inference import Fit
@@ -26,9 +27,9 @@ METHODS = ("left_to_right", "chib", "completion")
 class HeldOut:
     """Likelihood of the words of held-out documents.
 
-    p(w_d) is the mean of p(w_d | draw) over posterior draws. Errors are standard errors of the computation: they cover
-    both the estimator's noise and the choice of draws, by the jackknife over draws, or over chains where that says more
-    (chains that disagree); not the choice of documents. NaN means that a single draw cannot tell.
+    p(w_d) is the mean of p(w_d | draw) over posterior draws. Errors are those of the computation: they cover the
+    estimator's noise, the choice of draws and the bias of the logarithm, by the jackknife over draws, or over chains
+    where that says more (chains that disagree); not the choice of documents. NaN: a single draw cannot tell.
     """
 
     method: str
@@ -39,7 +40,7 @@ class HeldOut:
     @cached_property
     def log_likelihood(self) -> np.ndarray:
         """log p(w_d), [documents]; 0 for a document without known words."""
-        return np.where(self.num_tokens == 0, 0.0, log_mean_exp(self._draws)[0])
+        return _log_mean(self._draws, self.num_tokens)
 
     @cached_property
     def error(self) -> np.ndarray:
@@ -88,9 +89,13 @@ class HeldOut:
         for groups in (np.arange(len(chains)), chains):
             kinds = np.unique(groups)
             if len(kinds) > 1:
-                left = [reduce(log_mean_exp(self._draws[groups != kind])[0]) for kind in kinds]
-                found.append(jackknife_error(np.stack(left)))
+                left = [reduce(_log_mean(self._draws[groups != kind], self.num_tokens)) for kind in kinds]
+                found.append(jackknife_error(reduce(self.log_likelihood), np.stack(left)))
         return np.fmax.reduce(found)
+
+
+def _log_mean(logs: np.ndarray, num_tokens: np.ndarray) -> np.ndarray:
+    return np.where(num_tokens == 0, 0.0, logsumexp(logs, axis=0) - np.log(len(logs)))
 
 
 def perplexity(
