@@ -109,9 +109,9 @@ def topic_site(fit: Fit) -> str | None:
 
 def _add_responses(
     documents: list[dict], y: Any, rows: np.ndarray, prediction: Any, scale: Sequence[float]
-) -> dict[str, list[float]]:
+) -> dict[str, list[float | None]]:
     """Predictions and what was observed into the documents; the range of each response over all of them."""
-    ranges: dict[str, list[float]] = {}
+    ranges: dict[str, list[float | None]] = {}
     if prediction is None:
         return ranges
     shift, unit = scale
@@ -119,9 +119,9 @@ def _add_responses(
         shown = None if values is None else values[rows]
         if kind(part) == CLASS and part.probabilities.ndim == 2:
             for place, (item, label) in enumerate(zip(documents, part.label, strict=True)):
-                observed = None if shown is None or np.isnan(shown[place]) else int(shown[place])
+                truth = None if shown is None or np.isnan(shown[place]) else int(shown[place])
                 sure = round(float(part.probabilities[place, label]), 3)
-                item["responses"].append({"name": name, "y": observed, "label": int(label), "probability": sure})
+                item["responses"].append({"name": name, "y": truth, "label": int(label), "probability": sure})
             continue
         mean, interval = part.mean.reshape(len(documents), -1), part.interval(0.9).reshape(len(documents), -1, 2)
         if np.isnan(mean).any():  # a distribution without a mean: that of its draws

@@ -118,7 +118,7 @@ def traces(found: Sequence[Series]) -> str:
 
     with drawing():
         columns, _, size = _grid(found)
-        grid = {"col_wrap": columns, "figure_kwargs": {"figsize": size}}
+        grid: dict[str, Any] = {"col_wrap": columns, "figure_kwargs": {"figsize": size}}
         return of_plots(plot_trace(_tree(found), backend="matplotlib", visuals={"xlabel": False}, **grid), dpi=100)
 
 
@@ -166,7 +166,7 @@ def rank_band(num_chains: int, num_draws: int, probability: float = 0.99) -> tup
     return grid, np.quantile(largest, probability) * deviation
 
 
-def objective(values: Sequence[float], name: str, unit: str) -> str:
+def objective(values: Any, name: str, unit: str) -> str:
     """What a variational engine climbs or descends, step by step, and its last half by itself."""
     values = np.asarray(values, float)
     with drawing() as plt:

@@ -42,16 +42,15 @@ def report(
     seed
         Of that sample and of the predictions.
     """
-    diagnosis = fit if isinstance(fit, Diagnosis) else None
-    fit = diagnosis.fit if diagnosis else fit
-    path = _checked(fit, path, test, y_test, documents)
+    diagnosis, given = (fit, fit.fit) if isinstance(fit, Diagnosis) else (None, fit)
+    path = _checked(given, path, test, y_test, documents)
     with tqdm(total=5, desc="report", disable=not progress_bar) as bar:
 
         def step(name: str) -> None:
             bar.set_postfix_str(name)
             bar.update()
 
-        diagnosis = diagnosis or diagnose(fit, seed=seed)
+        diagnosis = diagnosis or diagnose(given, seed=seed)
         step("diagnosis")
         found = Sections(diagnosis, test, y_test, documents, seed)
         step("predictions")
@@ -67,8 +66,8 @@ def report(
         sections += [found.browser(), story_page.reproduction(found.fit)]
         level = judge(diagnosis)
         top = verdict(level, diagnosis.verdict) + _checks(diagnosis)
-        title = f"{fit.story.name}: a topic model's report"
-        subtitle = f"{fit.engine}, {len(fit.corpus)} documents, {found.num_topics} topics"
+        title = f"{given.story.name}: a topic model's report"
+        subtitle = f"{given.engine}, {len(given.corpus)} documents, {found.num_topics} topics"
         write(path, page(title, subtitle, top, [section for section in sections if section is not None]))
         step("written")
     return path
@@ -94,13 +93,9 @@ def _checked(fit: Any, path: str | Path, test: Any, y_test: Any, documents: Any)
         raise ValueError(
             f"y_test was given, but the story {fit.story.name!r} was fitted without a response; leave it out."
         )
-    sizes = (
-        {len(part) for part in (y_test.values() if isinstance(y_test, dict) else [y_test])}
-        if y_test is not None
-        else set()
-    )
-    if sizes - {len(test) if test is not None else 0}:
-        raise ValueError(f"y_test has {max(sizes)} values for {len(test)} documents of test; give one for each.")
+    for part in y_test.values() if isinstance(y_test, dict) else [y_test]:
+        if part is not None and test is not None and len(part) != len(test):
+            raise ValueError(f"y_test has {len(part)} values for {len(test)} documents of test; give one for each.")
     if not isinstance(documents, int | np.integer) or not 0 <= documents <= MOST_DOCUMENTS:
         raise ValueError(f"documents is {documents!r}; give a whole number from 0 to {MOST_DOCUMENTS}.")
     return path

@@ -108,11 +108,11 @@ def coverage(checked: xr.DataTree, levels: Sequence[float] = LEVELS) -> pd.DataF
 
     Columns: response, level, covered, error (binomial, were the level true), documents.
     """
-    rows = []
-    for name, observed in _columns(checked)["observed_data"].data_vars.items():
+    rows, tree = [], _columns(checked)
+    for name, observed in tree["observed_data"].data_vars.items():
         if observed.attrs["kind"] == CLASS:
             continue
-        draws = _columns(checked)["posterior_predictive"][name].stack(sample=("chain", "draw"))
+        draws = tree["posterior_predictive"].data_vars[name].stack(sample=("chain", "draw"))
         for level in levels:
             low, high = (draws.quantile(q, "sample") for q in ((1 - level) / 2, (1 + level) / 2))
             covered = float(((low <= observed) & (observed <= high)).mean())

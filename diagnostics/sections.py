@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -37,9 +37,10 @@ class Sections:
     """Everything the sections need of one aligned fit."""
 
     def __init__(self, diagnosis: Diagnosis, test: Corpus | None, y_test: Any, documents: int, seed: int) -> None:
-        self.diagnosis, self.fit, self.seed = diagnosis, diagnosis.fit, seed
+        self.diagnosis, self.seed = diagnosis, seed
+        self.fit = cast(Any, diagnosis.fit)  # aligned: it has .alignment
         self.test, self.y_test = test, y_test
-        self.alignment = self.fit.alignment.topics
+        self.alignment: pd.DataFrame = self.fit.alignment.topics
         self.num_topics = len(self.alignment)
         # averages over chains mean something only for topics that all chains have
         self.same = not self.fit.alignment.unmatched
@@ -88,11 +89,14 @@ class Sections:
         columns = [Column("Topic", True, "The number it has everywhere"), Column("Leading terms"),
                    Column("Prevalence", True, "Share of all words")]  # fmt: skip
         for name in list(coefficients)[:MOST_PANELS]:
-            columns += [Column(name, True, "Posterior mean of the coefficient"), Column(f"{name}, 90% interval", True)]
+            columns += [
+                Column(name, True, "Posterior mean of the coefficient"),
+                Column(f"{name} 90%", True, "90% interval"),
+            ]
         several = self._num_chains > 1
         if several:
-            columns.append(Column("Stability", True, "Likeness across chains, as a share of likeness within a chain"))
-            columns.append(Column("In all chains"))
+            meaning = "Likeness across chains, as a share of likeness within a chain; a topic that differs is no match"
+            columns.append(Column("Stability", True, meaning))
         columns.append(Column("Coherence", True, "NPMI of its leading terms: how far they share documents, -1 to 1"))
         checked = self._check_words()
         if checked is not None:
@@ -115,7 +119,8 @@ class Sections:
                 low, high = np.quantile(value[..., topic], [0.05, 0.95])
                 row += [fixed(value[..., topic].mean()), Cell(f"{fixed(low).text} to {fixed(high).text}", float(low))]
             if several:
-                row += [fixed(facts["stability"]), Cell("yes", 1, "good") if matched else Cell("differs", 0, "caution")]
+                stable = fixed(facts["stability"])
+                row.append(stable if matched else Cell(f"differs {stable.text}", stable.value, "caution"))
             row.append(fixed(coherent[topic]))
             if checked is not None:
                 row.append(fixed(checked[topic], 1))
@@ -162,7 +167,7 @@ class Sections:
         parts = []
         if "losses" in info or "bound" in info:
             name, unit = ("negative bound", "step") if "losses" in info else ("bound", "iteration")
-            image = figures.objective(info.get("losses", info.get("bound")), name, unit)
+            image = figures.objective(info["losses" if "losses" in info else "bound"], name, unit)
             parts.append(picture(image, f"The {name} by {unit}.", f"The {name} at each {unit}: level where it rests."))
             parts.append(note("Draws from an approximation are independent: traces and R-hat would say nothing."))
         elif found:
@@ -227,7 +232,7 @@ class Sections:
             _some(self.prediction, places), take(self.y, self.rows[places]), self.corpus.names[self.rows[places]]
         )
         what = f"{len(places)} {self.what}, topics folded in from their words alone"
-        layout = {"figure_kwargs": {"figsize": (4.0, 2.6)}}
+        layout: dict[str, Any] = {"figure_kwargs": {"figsize": (4.0, 2.6)}}
         with figures.drawing():
             one = len(checked["observed_data"].data_vars) == 1
             options = layout if one else {}
@@ -267,15 +272,16 @@ class Sections:
     def scores(self) -> Section | None:
         if self.test is None:
             return None
-        rows, refused = [], ""
+        rows: list[tuple[str, float, float, str]] = []
+        refused = ""
         try:
             words = perplexity(self.fit, self.test, seed=self.seed)
             meaning = f"by {words.method}; lower is better, {self.fit.corpus.num_terms} is to know nothing"
-            rows.append(["perplexity a word", words.perplexity, words.perplexity_error, meaning])
+            rows.append(("perplexity a word", words.perplexity, words.perplexity_error, meaning))
             if self.y_test is not None:
                 for name, row in scores(self.fit, self.test, self.y_test, seed=self.seed).iterrows():
                     label = name if isinstance(name, str) else " ".join(map(str, name))
-                    rows.append([label, row["value"], row["error"], row["meaning"]])
+                    rows.append((label, row["value"], row["error"], row["meaning"]))
         except ValueError as error:  # a story whose topics cannot be folded in
             refused = note(f"Not everything is scored. {error}")
         columns = [

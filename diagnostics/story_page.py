@@ -57,7 +57,7 @@ def section(fit: Fit) -> Section:
     if fit.y is not None:
         sizes["with a response"] = f"{len(labelled(fit.y)):,}"
         if not isinstance(fit.y, dict) and np.ndim(fit.y) == 1:
-            sizes["response"] = f"mean {np.nanmean(fit.y):.3g}, sd {np.nanstd(fit.y):.3g}"
+            sizes["response"] = f"mean {round(float(np.nanmean(fit.y)), 3):g}, sd {np.nanstd(fit.y):.3g}"
     if "standardised" in fit.info and list(fit.info["standardised"]) != [0.0, 1.0]:
         shift, scale = fit.info["standardised"]
         sizes["units"] = f"standardised: (y − {shift:.4g}) / {scale:.4g}; documents below are in the data's own"
@@ -133,17 +133,19 @@ def call(fit: Fit) -> str:
 
     name = fit.story.name
     mine = getattr(models, name, None) is fit.story.function
-    settings = {key: np.asarray(value).tolist() for key, value in fit.story.arguments.items()}
     shape = next(iter({**fit.draws, **fit.snapshots}.values())).shape
-    known = {
-        "num_samples": shape[1] * fit.info.get("thinning", 1), "num_chains": shape[0], "num_draws": shape[1], **fit.info,
-    }  # fmt: skip
-    if not fit.draws:
-        known.pop("num_samples"), known.pop("num_draws")
+    known = {"num_chains": shape[0], **fit.info}
+    if fit.draws:  # snapshots are of some draws only
+        known = {"num_samples": shape[1] * fit.info.get("thinning", 1), "num_draws": shape[1], **known}
     parameters = inspect.signature(getattr(inference, fit.engine)).parameters
-    settings |= {key: known[key] for key in parameters if key in known and key not in settings}
-    listed = "".join(f", {key}={value!r}" for key, value in settings.items())
-    y = ", y" if fit.y is not None else ""
+    of_engine = {key: known[key] for key in parameters if key in known and key not in fit.story.arguments}
+    of_story = {key: np.asarray(value).tolist() for key, value in fit.story.arguments.items()}
+    data = f"{'models.' if mine else ''}{name}, corpus{', y' if fit.y is not None else ''}"
+    lines = [", ".join([data, *_named(of_story)]), ", ".join(_named(of_engine))]
     where = "" if mine else f"from {getattr(fit.story.function, '__module__', 'your_module')} import {name}\n"
     imports = f"from topiczoo import inference{', models' if mine else ''}\n{where}\n"
-    return f"{imports}fit = inference.{fit.engine}({'models.' if mine else ''}{name}, corpus{y}{listed})"
+    return f"{imports}fit = inference.{fit.engine}(\n" + "".join(f"    {line},\n" for line in lines if line) + ")"
+
+
+def _named(settings: dict[str, Any]) -> list[str]:
+    return [f"{key}={value!r}" for key, value in settings.items()]

@@ -13,7 +13,7 @@ def demo(out: str, seed: int = 0) -> int:
     """The demonstration, with programs compiled once: predictions, scores and report ask for the same ones again."""
     import jax
 
-    if jax.config.jax_compilation_cache_dir is not None:
+    if jax.config.values.get("jax_compilation_cache_dir"):  # the user has one
         return _demo(out, seed)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         jax.config.update("jax_compilation_cache_dir", folder)
