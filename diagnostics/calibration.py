@@ -7,6 +7,7 @@ posterior cannot be told apart from the prior.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -93,7 +94,9 @@ def calibrate(
         :func:`invariants`.
     """
     if callable(engine):
-        ranks = _ranks_by_fits(story, corpus, engine, num_simulations, num_draws, quantities, seed, progress_bar, arguments)
+        ranks = _ranks_by_fits(
+            story, corpus, engine, num_simulations, num_draws, quantities, seed, progress_bar, arguments
+        )
         name = engine.__name__
     else:
         trials = Trials(story, corpus, engine=engine, **arguments)
@@ -122,9 +125,7 @@ def calibrate(
     return Calibration(ranks, num_draws, f"{getattr(story, '__name__', 'story')} by {name}")
 
 
-def _in_batches(
-    one: Callable, number: int, seed: int, progress_bar: bool, most: int = BATCH
-) -> dict[str, np.ndarray]:
+def _in_batches(one: Callable, number: int, seed: int, progress_bar: bool, most: int = BATCH) -> dict[str, np.ndarray]:
     """``one(key)`` for many keys, a batch side by side at a time."""
     many, parts = jax.jit(jax.vmap(one)), []
     batch = -(-number // -(-number // most))  # as few batches as may be, all of one size
@@ -168,6 +169,7 @@ def _excursion(ranks: np.ndarray, num_draws: int) -> np.ndarray:
     return 2 * np.minimum(low, high).min(1)
 
 
+@functools.cache
 def _null_excursions(number: int, num_draws: int, repeats: int = 4000) -> np.ndarray:
     ranks = np.random.default_rng(0).integers(0, num_draws + 1, (repeats, number))
     return _excursion(ranks, num_draws)
@@ -200,7 +202,7 @@ def geweke(
         def turn(joint: Any, key: jax.Array) -> tuple[Any, dict]:
             start_key, data_key = jax.random.split(key)
             state = trials.step(trials.start(start_key, joint, at_truth=True), joint)
-            values = {**joint.values, **trials.values(state, joint)}
+            values = trials.values(state, joint)  # what the engine summed out is drawn anew with the data
             # looked at before data are drawn anew: new data fit any values
             looked_at = evaluate(values, trials.documents(joint.terms), joint.y)
             return trials.simulate(data_key, values), looked_at

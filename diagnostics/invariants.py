@@ -18,8 +18,8 @@ def invariants(dims: Mapping[str, tuple[str | None, ...]]) -> Quantities:
     """A function of (values, documents, y) for a story whose sites have these axes.
 
     * a site without topics: its elements, up to three, and the sum of squares of larger ones;
-    * a site with topics: its sum of squares, and sums over topics (of beta: of the first term's probability; of theta: of
-      squares in the first document);
+    * a site with topics: its sum of squares, its largest number, of beta the sum of the first term's probabilities, of
+      theta the sum of squares in the first document;
     * proportions with coefficients: sum_k theta_1k eta_k for the first document, and how these means go with y;
     * the words' log-likelihood with topics summed out, sum_dn log sum_k theta_dk beta_kw.
 
@@ -42,7 +42,7 @@ def invariants(dims: Mapping[str, tuple[str | None, ...]]) -> Quantities:
                 continue
             found[f"sum of {name}^2"] = (value**2).sum()
             if axes == ("topic",):
-                found[f"sum of {name}"] = value.sum()
+                found[f"largest of {name}"] = value.max()
                 if theta in values:
                     mean = values[theta] @ value
                     found[f"theta[0] . {name}"] = mean[0]

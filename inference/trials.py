@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from numpyro.distributions import biject_to
 from numpyro import handlers
+from numpyro.distributions import biject_to
 from numpyro.infer import NUTS, SVI, TraceMeanField_ELBO
 from numpyro.optim import Adam
 from numpyro.primitives import Messenger
@@ -93,8 +93,11 @@ class Trials:
         if engine == "gibbs":
             self.kernel: Any = choose_blocks(self.reading, collapse=collapse).kernel()
         elif engine == "nuts":
-            model = Marginal(self.reading, nodes=NODES, average="density")
-            self.kernel = NUTS(model, step_size=step_size, find_heuristic_step_size=False, target_accept_prob=0.9)
+            # short trees: chains run side by side wait for the longest
+            self.kernel = NUTS(
+                Marginal(self.reading, nodes=NODES, average="density"), step_size=step_size,
+                find_heuristic_step_size=False, target_accept_prob=0.9, max_tree_depth=6,
+            )  # fmt: skip
         else:
             self.kernel = _Approximation(self.reading, num_steps)
 
@@ -111,7 +114,9 @@ class Trials:
         reading = Reading(Story(self.story.function, self.story.arguments), corpus, predicting=True)
         found = [name for name in reading.latent if name in reading.below and reading.children([name]) == {name}]
         if not found:
-            raise ValueError(f"The story {self.story.name!r} takes y but no site that reads zbar could be its response.")
+            raise ValueError(
+                f"The story {self.story.name!r} takes y but no site that reads zbar could be its response."
+            )
         return found
 
     def documents(self, terms: jax.Array) -> Documents:
@@ -201,7 +206,11 @@ class _Approximation:
     """SVI in the shape of a kernel: ``init`` fits the guide, ``sample`` draws from it."""
 
     def __init__(self, reading: Reading, num_steps: int, learning_rate: float = 0.05) -> None:
-        model, self.guide, self.num_steps = Marginal(reading, nodes=SVI_NODES, average="log"), Guide(reading, "mean_field", 0), num_steps
+        model, self.guide, self.num_steps = (
+            Marginal(reading, nodes=SVI_NODES, average="log"),
+            Guide(reading, "mean_field", 0),
+            num_steps,
+        )
         self.rows = jnp.arange(len(reading.corpus))
         self.svi = SVI(
             model, lambda documents, y: self.guide(documents, y, self.rows, 1.0),
