@@ -45,7 +45,8 @@ class Sections:
         # averages over chains mean something only for topics that all chains have
         self.same = not self.fit.alignment.unmatched
         self.chains = range(self._num_chains) if self.same else [0]
-        self.corpus, self.y = (self.fit.corpus, self.fit.y) if test is None else (test, y_test)
+        self.corpus: Corpus = self.fit.corpus if test is None else test
+        self.y = self.fit.y if test is None else y_test
         self.what = "fitted documents" if test is None else "held-out documents"
         rng = np.random.default_rng(seed)
         order = rng.permutation(len(self.corpus))

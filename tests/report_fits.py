@@ -53,7 +53,7 @@ def simulated(
     y = None
     if story is classes:
         y = theta.argmax(1).astype(float)
-    elif story is models.slda:
+    elif story not in (models.lda, models.mixture):
         y = (theta @ eta + 0.2 * rng.normal(size=num_documents)).astype(np.float32)
         y[-1] = np.nan
     bound = Story(story, {"num_topics": num_topics, **arguments})
@@ -72,8 +72,9 @@ def simulated(
         else:
             one["theta"] = of_documents
         one["theta"] /= one["theta"].sum(-1, keepdims=True)
-        if story is models.slda:
+        if bound.dims.get("eta") == ("topic",):
             one["eta"] = eta[order] + 0.05 * rng.normal(size=(num_draws, num_topics))
+        if "sigma" in bound.dims:
             one["sigma"] = 0.2 * np.exp(0.05 * rng.normal(size=num_draws))
         if story is classes:
             one["eta"] = 4 * np.eye(num_topics)[order] + 0.1 * rng.normal(size=(num_draws, num_topics, num_topics))

@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pandas as pd
 import pytest
+import stories
 from report_fits import NAME, WICKED, classes, simulated
 
 from topiczoo import diagnostics, models
@@ -202,6 +203,14 @@ def test_several_columns_of_coefficients_and_classes(tmp_path):
     assert "coverage" not in page.tables  # classes have no intervals
     for document in page.data["browser-data"]["documents"]:
         assert document["responses"][0]["label"] in (0, 1, 2) and 0 <= document["responses"][0]["probability"] <= 1
+
+
+def test_a_story_whose_documents_cannot_be_folded_in(tmp_path):
+    path = report(simulated(stories.response_reads_theta), tmp_path / "r.html", documents=3, progress_bar=False)
+    page = Page(path)
+    assert "No predictions. Documents outside the fit are folded in" in path.read_text()
+    assert len(page.data["browser-data"]["documents"]) == 3  # their proportions are in the posterior
+    assert not page.data["browser-data"]["documents"][0]["responses"]
 
 
 def test_chains_with_other_topics_are_shown_apart(tmp_path):
