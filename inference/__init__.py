@@ -11,10 +11,11 @@ from .ratio_tests import check
 from .redrawn import token_topics
 from .store import load
 from .svi_engine import svi
+from .trials import Trials
 from .vem_engine import vem
 from .word_evidence import label_evidence, word_weights
 
 __all__ = [
-    "Fit", "check", "gibbs", "label_evidence", "load", "log_likelihood", "nuts", "svi", "token_topics", "vem",
+    "Fit", "Trials", "check", "gibbs", "label_evidence", "load", "log_likelihood", "nuts", "svi", "token_topics", "vem",
     "word_weights",
 ]  # fmt: skip
