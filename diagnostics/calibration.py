@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+from jax.sharding import Mesh, PartitionSpec
 from scipy import stats
 from tqdm.auto import tqdm
 
@@ -126,9 +127,12 @@ def calibrate(
 
 
 def _in_batches(one: Callable, number: int, seed: int, progress_bar: bool, most: int = BATCH) -> dict[str, np.ndarray]:
-    """``one(key)`` for many keys, a batch side by side at a time."""
-    many, parts = jax.jit(jax.vmap(one)), []
-    batch = -(-number // -(-number // most))  # as few batches as may be, all of one size
+    """``one(key)`` for many keys, a batch side by side at a time, shared out to the devices."""
+    mesh, parts = Mesh(np.asarray(jax.devices()), ("simulations",)), []
+    split = PartitionSpec("simulations")
+    many = jax.jit(jax.shard_map(jax.vmap(one), mesh=mesh, in_specs=split, out_specs=split, check_vma=False))
+    batches = -(-number // most)  # as few as may be, all of one size
+    batch = -(-number // (batches * mesh.size)) * mesh.size
     keys = jax.random.split(jax.random.key(seed), -(-number // batch) * batch)
     with tqdm(total=number, disable=not progress_bar, unit="simulation") as bar:
         for first in range(0, number, batch):
