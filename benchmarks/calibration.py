@@ -55,7 +55,8 @@ def main() -> None:
         "# Calibration",
         "",
         f"`python benchmarks/calibration.py --simulations {arguments.simulations} --vem-simulations "
-        f"{arguments.vem_simulations}` on {platform.machine()}, {datetime.date.today()}; Python {platform.python_version()}, "
+        f"{arguments.vem_simulations}` on {platform.machine()}, {datetime.date.today()}; "
+        f"Python {platform.python_version()}, "
         + ", ".join(f"{name} {metadata.version(name)}" for name in ("jax", "numpyro"))
         + ".",
         "",

@@ -9,9 +9,9 @@ from .diagnosis import Diagnosis, diagnose
 from .held_out import HeldOut, perplexity
 from .invariants import invariants
 from .pointwise import with_log_likelihood
-from .report import report
+from .predictive_scores import scores
+from .reporting import report
 from .response_checks import check_response
-from .scores import scores
 from .topic_quality import coherence, diversity, entropy
 from .word_checks import WordCheck, check_words
 

@@ -87,7 +87,13 @@ class Alignment:
         )
 
 
-def align(fit: Fit) -> Fit:
+class AlignedFit(Fit):
+    """A fit whose topics have the same numbers in every draw and chain."""
+
+    alignment: Alignment
+
+
+def align(fit: Fit) -> AlignedFit:
     """The same fit with topics numbered alike in every draw and chain, most used first; ``.alignment`` says how well.
 
     Every variable with an axis of topics is renumbered: draws, snapshots, means and statistics.
@@ -140,8 +146,8 @@ def _is_simplex(value: np.ndarray) -> bool:
 class _View(NamedTuple):
     """The topics of a draw, or a mean of several: unit vectors of their words, and their coefficients."""
 
-    words: np.ndarray  # [topic, feature]
-    scores: np.ndarray | None  # [topic, coefficient]
+    words: Any  # [topic, feature]
+    scores: Any  # [topic, coefficient], or None
 
 
 class _Views:
@@ -261,7 +267,7 @@ def _usage(fit: Fit, order: np.ndarray) -> np.ndarray:
     usage = topic_usage(fit)
     if usage is None:
         return np.full(order.shape[-1], 1.0 / order.shape[-1])
-    if usage.shape[1] != order.shape[1]:
+    if usage.shape[1] not in (1, order.shape[1]):
         usage = (
             usage[:, fit.snapshot_index] if len(fit.snapshot_index) == order.shape[1] else usage.mean(1, keepdims=True)
         )
@@ -295,6 +301,7 @@ def _renumbered(fit: Fit, order: np.ndarray, places: np.ndarray) -> Any:
     from topiczoo.inference.fit import STATISTIC_DIMS
 
     aligned = copy.copy(fit)
+    aligned.__class__ = AlignedFit
     aligned.__dict__.pop("posterior", None)  # made anew from the renumbered draws
     every = order[:, places]
 

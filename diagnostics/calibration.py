@@ -70,7 +70,7 @@ class Calibration:
 
 
 def calibrate(
-    story: Callable, corpus: Corpus, engine: str = "gibbs", *, num_simulations: int = 200, num_draws: int = 63,
+    story: Callable, corpus: Corpus, engine: str | Callable = "gibbs", *, num_simulations: int = 200, num_draws: int = 63,
     num_warmup: int = 200, thinning: int = 5, quantities: Quantities | None = None, seed: int = 0,
     progress_bar: bool = True, **arguments: Any,
 ) -> Calibration:  # fmt: skip
@@ -98,7 +98,7 @@ def calibrate(
         ranks = _ranks_by_fits(
             story, corpus, engine, num_simulations, num_draws, quantities, seed, progress_bar, arguments
         )
-        name = engine.__name__
+        name = getattr(engine, "__name__", "engine")
     else:
         trials = Trials(story, corpus, engine=engine, **arguments)
         evaluate = quantities or invariants(trials.dims)

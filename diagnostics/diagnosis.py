@@ -11,7 +11,7 @@ import pandas as pd
 
 from topiczoo.inference import Fit
 
-from .alignment import align
+from .alignment import AlignedFit, align
 from .quantities import Series, series
 from .variational import check_bound, check_svi
 
@@ -47,7 +47,7 @@ class Diagnosis:
     numbers: pd.DataFrame
     checks: pd.DataFrame
     verdict: str
-    fit: Fit = field(repr=False)
+    fit: AlignedFit = field(repr=False)
 
     @property
     def passes(self) -> bool:
@@ -86,14 +86,21 @@ def diagnose(
     if unknown:
         raise ValueError(f"thresholds names {sorted(unknown)[0]!r}; choose from {', '.join(THRESHOLDS)}.")
     limits = {**THRESHOLDS, **(thresholds or {})}
-    aligned = fit if hasattr(fit, "alignment") else align(fit)
-    found = series(aligned, predictions=predictions if fit.engine in ("gibbs", "nuts") else 0, seed=seed)
-    if fit.engine in ("gibbs", "nuts"):
+    aligned = fit if isinstance(fit, AlignedFit) else align(fit)
+    sampled, unpredicted = fit.engine in ("gibbs", "nuts"), None
+    try:
+        found = series(aligned, predictions=predictions if sampled else 0, seed=seed)
+    except ValueError as error:  # the story does not let new documents be folded in
+        found, unpredicted = series(aligned), str(error)
+    if sampled:
         numbers = _numbers(found, limits)
         checks = _chain_checks(aligned, found, numbers, limits)
     else:
         numbers = _numbers(found, limits, independent=True)
         checks = check_svi(aligned, limits) if fit.engine == "svi" else check_bound(aligned)
+    if unpredicted:
+        reason = f"cannot be known: {unpredicted}"
+        checks.append(_check("chains predict alike", None, limits["prediction_gap"], None, reason))
     if fit.info.get("interrupted"):
         checks.append(
             _check("ran to its end", None, None, False, "the run was interrupted: it has fewer draws or steps")
@@ -137,7 +144,7 @@ def _numbers(found: list[Series], limits: Mapping[str, float], independent: bool
 
 
 def _chain_checks(
-    fit: Fit, found: list[Series], numbers: pd.DataFrame, limits: Mapping[str, float]
+    fit: AlignedFit, found: list[Series], numbers: pd.DataFrame, limits: Mapping[str, float]
 ) -> list[dict[str, Any]]:
     chains, _draws = next(iter({**fit.draws, **fit.statistics, **fit.snapshots}.values())).shape[:2]
     checks = []
@@ -189,7 +196,7 @@ def _chain_checks(
     return checks
 
 
-def _verdict(fit: Fit, checks: pd.DataFrame) -> str:
+def _verdict(fit: AlignedFit, checks: pd.DataFrame) -> str:
     """The checks as sentences, what is wrong first."""
     failed = [name for name in checks.index if checks.loc[name, "passes"] is False]
     unknown = [name for name in checks.index if checks.loc[name, "passes"] is None]
@@ -203,9 +210,8 @@ def _verdict(fit: Fit, checks: pd.DataFrame) -> str:
         sentences.append("Do not rely on everything in this posterior.")
     if fit.engine in ("gibbs", "nuts"):
         sentences.append(alignment.verdict)
-        predictions = [name for name in checks.index if "predict" in name]
-        if "chains predict alike" in predictions:
-            alike = checks.loc["chains predict alike", "passes"]
+        alike = checks["passes"].get("chains predict alike")
+        if alike is not None:
             sentences.append("Predictions agree." if alike else "Predictions of the chains differ.")
     for start, sentence in _GROUPED.items():
         those = [name for name in failed if name.startswith(start)]

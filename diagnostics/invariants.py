@@ -25,8 +25,7 @@ def invariants(dims: Mapping[str, tuple[str | None, ...]]) -> Quantities:
 
     The last two read the data: the more a quantity does, the more a wrong sampler shows in it (Modrak et al. 2023).
     """
-    theta = _named(dims, ("document", "topic"))
-    beta = _named(dims, ("topic", "term"))
+    theta, beta = _named(dims, ("document", "topic")), _named(dims, ("topic", "term"))
 
     def evaluate(values: Mapping[str, jax.Array], documents: Any, y: Any) -> dict[str, jax.Array]:
         found: dict[str, jax.Array] = {}
@@ -62,5 +61,5 @@ def invariants(dims: Mapping[str, tuple[str | None, ...]]) -> Quantities:
     return evaluate
 
 
-def _named(dims: Mapping[str, tuple[str | None, ...]], axes: tuple[str, ...]) -> str | None:
-    return next((name for name, found in dims.items() if found == axes), None)
+def _named(dims: Mapping[str, tuple[str | None, ...]], axes: tuple[str, ...]) -> str:
+    return next((name for name, found in dims.items() if found == axes), "")

@@ -15,9 +15,9 @@ from .diagnosis import Diagnosis
 from .documents import browser, mean_over, topic_site
 from .held_out import perplexity
 from .page import Cell, Column, Section, embedded, fixed, note, number, outcome, picture, pictures, table
+from .predictive_scores import scores
 from .quantities import Series, coefficient_sites, series
 from .response_checks import CLASS, coverage, labelled, plot_response, plot_response_pit, take, to_tree
-from .scores import scores
 from .story_page import BROWSER
 from .topic_quality import coherence
 from .word_checks import check_words

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from numpyro.primitives import Messenger
 from tqdm.auto import tqdm
 
@@ -71,11 +71,13 @@ class Folding:
         """
         draws = self.fit.global_draws(most_draws)
         num_draws = next(iter(draws.values())).shape[1]
-        compiled = jax.jit(step)
+        # z stays whole on every device: left to itself it would come back split, and the second step be compiled anew
+        whole = NamedSharding(Mesh(np.asarray(self.devices), ("documents",)), PartitionSpec())
+        compiled = jax.jit(step, out_shardings=(whole, None))
         with tqdm(total=len(self.chains) * num_draws, disable=not progress_bar, desc="folding in", unit="draw") as bar:
             for chain in self.chains:
                 start_key, key = jax.random.split(jax.random.fold_in(jax.random.key(seed), chain))
-                z = self._start(start_key)
+                z = jax.device_put(self._start(start_key), whole)
                 for i in range(num_draws):
                     values = {name: jnp.asarray(value[chain, i]) for name, value in draws.items()}
                     burn = jnp.int32(num_burn if i == 0 else 0)

@@ -269,7 +269,7 @@ class _Fitting:
         documents_, y, places = self.batches.take(rows)
 
         @jax.jit
-        def of_documents(data: tuple, parameters: dict) -> jax.Array:
+        def of_documents(data: tuple[Documents, Any], parameters: dict) -> jax.Array:
             with handlers.substitute(data=parameters):
                 of_rows = {name: self.guide.site(name, data[0], places) for name in local}
             at = {name: q[name].sample(jax.random.fold_in(key, i)) for i, name in _numbered(set(q) - local)}

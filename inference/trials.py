@@ -83,6 +83,7 @@ class Trials:
         layout = documents(Corpus.from_counts(numbered), shards=1)
         self.layout = replace(plain, blocks=layout.blocks)
         self.place = np.zeros(self.num_tokens, int)
+        assert layout.blocks is not None
         token = np.asarray(layout.blocks.terms).ravel()
         self.place[token[token < self.num_tokens]] = np.flatnonzero(token < self.num_tokens)
         self.responses = self._find_responses(corpus)
@@ -166,9 +167,11 @@ class Trials:
         for name, value in values.items():
             if name == "z" and self.reading.has_words:
                 if self.engine == "gibbs":
-                    topics = jnp.zeros(corpus.blocks.terms.size, jnp.int32).at[self.place].set(value)
-                    topics = topics.reshape(corpus.blocks.terms.shape)
-                    params["z"] = count(topics, corpus.blocks, self.reading.num_topics, self.num_terms)
+                    blocks = corpus.blocks
+                    assert blocks is not None
+                    topics = jnp.zeros(blocks.terms.size, jnp.int32).at[self.place].set(value)
+                    topics = topics.reshape(blocks.terms.shape)
+                    params["z"] = count(topics, blocks, self.reading.num_topics, self.num_terms)
             elif name not in by_nuts:
                 params[name] = value
             elif not self.reading.latent[name].discrete:
@@ -222,7 +225,7 @@ class _Approximation:
         state = jax.lax.fori_loop(0, self.num_steps, lambda _, state: self.svi.update(state, *data)[0], state)
         return self.sample(_Drawn({}, self.svi.get_params(state), key), data, {})
 
-    def sample(self, state: _Drawn, data: tuple, kwargs: dict) -> _Drawn:
+    def sample(self, state: _Drawn, data: tuple[Documents, Any], kwargs: dict) -> _Drawn:
         key, draw_key = jax.random.split(state.rng_key)
         with handlers.substitute(data=state.parameters), handlers.trace() as trace, handlers.seed(rng_seed=draw_key):
             self.guide(*data, self.rows, 1.0)

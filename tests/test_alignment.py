@@ -27,14 +27,18 @@ def made_fit(beta, *, snapshots=None, **draws):
             story, corpus, draws, engine="gibbs", statistics=statistics, snapshots={"beta": beta}, snapshot_index=snapshots,
             means={"beta": beta.mean(1)},
         )  # fmt: skip
-    return Fit(story, corpus, {"beta": beta, **draws}, engine="gibbs", statistics=statistics, means={"beta": beta.mean(1)})
+    return Fit(
+        story, corpus, {"beta": beta, **draws}, engine="gibbs", statistics=statistics, means={"beta": beta.mean(1)}
+    )
 
 
 def posterior(num_chains=3, num_draws=40, num_topics=6, num_terms=30, seed=0):
     """Draws around one set of topics, with coefficients and usage that belong to them."""
     rng = np.random.default_rng(seed)
     base = rng.dirichlet(np.full(num_terms, 0.1), num_topics)
-    beta = np.array([[[rng.dirichlet(200 * t + 0.01) for t in base] for _ in range(num_draws)] for _ in range(num_chains)])
+    beta = np.array(
+        [[[rng.dirichlet(200 * t + 0.01) for t in base] for _ in range(num_draws)] for _ in range(num_chains)]
+    )
     eta = np.linspace(-2, 2, num_topics) + 0.1 * rng.normal(size=(num_chains, num_draws, num_topics))
     share = np.sort(rng.dirichlet(np.ones(num_topics)))[::-1]  # topics in the order alignment will give them
     usage = np.broadcast_to(share, eta.shape).copy()
@@ -121,7 +125,7 @@ def test_one_chain_says_what_cannot_be_known():
 
 
 def test_stories_without_topics_over_terms_are_refused():
-    beta, eta, usage = posterior(num_chains=1)
+    beta, eta, _ = posterior(num_chains=1)
     fit = made_fit(beta, eta=eta)
     fit.story.dims = {"eta": ("topic",)}
     with pytest.raises(ValueError, match="'slda' has no site with axes of topics and terms"):

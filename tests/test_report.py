@@ -16,7 +16,7 @@ from report_fits import NAME, WICKED, classes, simulated
 from topiczoo import diagnostics, models
 from topiczoo.command_line import main
 from topiczoo.diagnostics.figures import rank_band, rank_differences
-from topiczoo.diagnostics.report import judge, report, write
+from topiczoo.diagnostics.reporting import judge, report, write
 from topiczoo.diagnostics.response_checks import check_response, coverage
 
 VOID = {"meta", "link", "img", "input", "br"}

@@ -11,7 +11,7 @@ from scipy.stats import norm
 from test_held_out import fit_of
 from test_pointwise import simulated  # noqa: F401
 
-from topiczoo.diagnostics.scores import class_scores, crps, r_squared, real_scores, scores
+from topiczoo.diagnostics.predictive_scores import class_scores, crps, r_squared, real_scores, scores
 from topiczoo.models import draw_words
 
 RNG = np.random.default_rng(0)

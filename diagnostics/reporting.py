@@ -50,7 +50,7 @@ def report(
             bar.set_postfix_str(name)
             bar.update()
 
-        diagnosis = diagnosis or _diagnosed(given, seed)
+        diagnosis = diagnosis or diagnose(given, seed=seed)
         step("diagnosis")
         found = Sections(diagnosis, test, y_test, documents, seed)
         step("predictions")
@@ -99,13 +99,6 @@ def _checked(fit: Any, path: str | Path, test: Any, y_test: Any, documents: Any)
     if not isinstance(documents, int | np.integer) or not 0 <= documents <= MOST_DOCUMENTS:
         raise ValueError(f"documents is {documents!r}; give a whole number from 0 to {MOST_DOCUMENTS}.")
     return path
-
-
-def _diagnosed(fit: Fit, seed: int) -> Diagnosis:
-    try:
-        return diagnose(fit, seed=seed)
-    except ValueError:  # a story whose topics cannot be folded in has no predictions to follow
-        return diagnose(fit, predictions=0, seed=seed)
 
 
 def judge(diagnosis: Diagnosis) -> str:
