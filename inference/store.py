@@ -128,7 +128,11 @@ def load(path: str | Path, story: Callable | None = None) -> Fit:
         raise ValueError(
             f"{str(path)!r} was written by a newer topiczoo (version {tree.attrs['version']}); update topiczoo."
         )
-    bound = Story(story or _find_story(tree.attrs, path), json.loads(tree.attrs["arguments"]))
+    arguments = {
+        name: np.asarray(value) if isinstance(value, list) else value
+        for name, value in json.loads(tree.attrs["arguments"]).items()
+    }
+    bound = Story(story or _find_story(tree.attrs, path), arguments)
     bound.dims = {name: tuple(dims) for name, dims in json.loads(tree.attrs["dims"]).items()}
     groups = {
         name: _arrays(tree[name]) if name in tree.children else {}

@@ -150,3 +150,12 @@ def test_two_hundred_topics_in_time():
     print(f"aligned in {seconds:.1f} s")
     assert aligned.alignment.agreement == pytest.approx(1.0)
     assert seconds < 20
+
+
+def test_an_estimated_alpha_goes_with_its_topics():
+    beta, eta, usage = posterior(num_chains=1)
+    fit = made_fit(beta[:, :, ::-1], eta=eta[:, :, ::-1], usage=usage[:, :, ::-1])
+    fit.info["alpha"] = np.arange(6.0)[::-1]
+    aligned = align(fit)
+    np.testing.assert_array_equal(aligned.info["alpha"], np.arange(6.0))
+    np.testing.assert_array_equal(fit.info["alpha"], np.arange(6.0)[::-1])
