@@ -320,7 +320,7 @@ def _renumbered(fit: Fit, order: np.ndarray, places: np.ndarray) -> Any:
     aligned.statistics = apply(fit.statistics, STATISTIC_DIMS, every)
     aligned.means = apply(fit.means, fit.story.dims, _usual(order))
     alpha = fit.info.get("alpha")  # estimated, one a topic
-    if np.size(alpha) == order.shape[-1] and alpha is not None:
+    if alpha is not None and np.size(alpha) == order.shape[-1]:
         aligned.info = {**fit.info, "alpha": np.asarray(alpha)[_usual(order)[0]]}
     return aligned
 

@@ -29,6 +29,7 @@ from topiczoo.corpora import Corpus
 
 from .expectations import Marginals, Settings
 from .expectations_enumerated import Enumerated
+from .expectations_general import GlmWords
 from .expectations_normal import NormalWords
 from .expectations_words import Words, fold_in
 from .reading import Reading, read
@@ -59,6 +60,7 @@ def vem(
     topics: str = "dirichlet",
     point: str = "map",
     estimate_alpha: bool = False,
+    order: str = "sequential",
     num_iterations: int = 200,
     tolerance: float = 1e-4,
     e_tolerance: float = 1e-4,
@@ -80,6 +82,9 @@ def vem(
         "map": coefficients and noise are estimated under the story's priors. "mle": without them, as in the paper.
     estimate_alpha
         Fit theta's prior by Newton's method, one alpha a topic, once the topics have settled under the story's.
+    order
+        "sequential": phi is updated token by token, exactly, for one normal response. "parallel": all words of a document
+        at once, for any response of one ``zbar @ eta``; occurrences of a term share one phi.
     num_iterations, tolerance
         EM ends when the bound's relative change falls below ``tolerance``, or after so many iterations.
     e_iterations, e_tolerance
@@ -92,13 +97,14 @@ def vem(
     """
     _check_choice("topics", topics, ("dirichlet", "mle"))
     _check_choice("point", point, ("map", "mle"))
+    _check_choice("order", order, ("sequential", "parallel"))
     for name, value in (("num_iterations", num_iterations), ("e_iterations", e_iterations), ("num_draws", num_draws)):
         if value < 1:
             raise ValueError(f"{name} is {value!r}; give a whole number of at least 1.")
     from .fit import Fit
 
     reading = read(story, corpus, y, arguments)
-    form = _form(reading, Settings(topics, point, estimate_alpha, e_tolerance, e_iterations))
+    form = _form(reading, Settings(topics, point, estimate_alpha, e_tolerance, e_iterations), order)
     rng = np.random.default_rng(seed)
     state, info = _ascend(form, form.start(rng), reading, num_iterations, tolerance, progress_bar)
     info["seed"] = seed
@@ -119,10 +125,12 @@ def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name} is {value!r}; choose from {', '.join(map(repr, choices))}.")
 
 
-def _form(reading: Reading, settings: Settings) -> Form:
+def _form(reading: Reading, settings: Settings, order: str) -> Form:
     if not reading.has_words:
         return Enumerated(reading, settings)
-    return NormalWords(reading, settings) if reading.below else Words(reading, settings)
+    if not reading.below:
+        return Words(reading, settings)
+    return NormalWords(reading, settings) if order == "sequential" else GlmWords(reading, settings)
 
 
 def _ascend(

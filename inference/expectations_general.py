@@ -1,0 +1,189 @@
+"""Variational EM for words with any response of one linear predictor: the M-step, and the form as the engine sees it.
+
+eta moves by Newton's step on sum_d F_d(m_d(eta), v_d(eta)) + log p(eta), with
+
+    gradient  sum_d phibar_d F_m' + 2 S_d eta F_v,    Hessian  sum_d phibar_d phibar_d' F_mm + 2 S_d F_v
+
+where v_d = eta' S_d eta and S_d = (diag sum_n phi_n - sum_n phi_n phi_n') / N^2. For a normal response that is equation 10,
+solved at once. Other parameters move by L-BFGS. Steps are halved until the bound rises.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jax.scipy.special import digamma
+from numpyro.distributions import biject_to
+from scipy.optimize import minimize
+
+from topiczoo.corpora.layouts import distinct_pairs
+
+from .expectations import Marginals, Settings, expected_log, fit_alpha, refuse
+from .expectations_glm import GlmResponse, Settled, second_moments, settle_glm
+from .expectations_words import pair_blocks, read_words
+from .reading import Reading
+
+NEWTON_STEPS = 2  # in one M-step
+
+
+class GlmState(NamedTuple):
+    """What one turn of EM hands to the next."""
+
+    topics: np.ndarray  # [K, V], see DirichletSite
+    alpha: np.ndarray  # [K] or [D, K]
+    values: dict[str, jax.Array]  # eta and the response's other parameters
+    settled: Any  # Settled, once there was an E-step
+    counts: np.ndarray  # [K, V] expected
+
+
+class GlmWords:
+    """Stories of a Dirichlet theta for each document, Dirichlet topics, and responses of one zbar @ eta."""
+
+    def __init__(self, reading: Reading, settings: Settings) -> None:
+        self.reading, self.settings = reading, settings
+        self.theta, self.topics, self.alpha = read_words(reading, settings)
+        self.response = GlmResponse(reading, settings.point)
+        known = {self.theta, self.topics.name, *self.response.sites}
+        if extra := sorted((set(reading.latent) | set(reading.observed)) - known):
+            refuse(reading, extra[0], "it is neither part of the words nor of their response")
+        self.num_topics = len(self.topics.prior)
+        self.pairs = pair_blocks(distinct_pairs(reading.corpus), *reading.corpus.counts.shape)
+        self.lengths = jnp.asarray(reading.corpus.lengths, jnp.float32)
+        self.size = int(np.prod(self.response.shape[1:], dtype=int))
+        self._objective = jax.jit(self._expected)
+        self._slopes = jax.jit(self._derivatives)
+        self._others = jax.jit(jax.value_and_grad(self._loss_of_others))
+        self._prior = jax.jit(self.response.log_prior)
+
+    def start(self, rng: np.random.Generator) -> GlmState:
+        """Section 3 of the paper: eta on a grid, topics uniform (plus noise)."""
+        return GlmState(self.topics.start(rng), self.alpha, self.response.start(), None, np.zeros(0))
+
+    def _log_beta(self, topics: np.ndarray) -> jax.Array:
+        return jnp.asarray(self.topics.log_mean(topics).T, jnp.float32)
+
+    def expect(self, state: GlmState, fresh: bool) -> GlmState:
+        num_documents, num_topics, size = len(self.lengths), self.num_topics, self.size
+        alpha = jnp.broadcast_to(jnp.asarray(state.alpha, jnp.float32), (num_documents, num_topics))
+        start = state.settled
+        if fresh or start is None:
+            tokens, nothing = self.lengths[:, None] / num_topics + 0 * alpha, jnp.zeros((num_documents, size))
+            covariance = jnp.zeros((num_documents, size, size))
+            start = Settled(alpha + tokens, 0 * alpha, nothing, tokens, nothing, covariance, jnp.zeros(num_documents))
+        settled, counts = settle_glm(
+            self.response, self.response.data, self.pairs, self._log_beta(state.topics), alpha, state.values, start,
+            self.settings.e_tolerance, self.settings.e_iterations,
+        )  # fmt: skip
+        return state._replace(settled=settled, counts=np.asarray(counts, np.float64).T)
+
+    def maximise(self, state: GlmState, fresh: bool) -> GlmState:
+        alpha = state.alpha
+        if self.settings.estimate_alpha and not fresh:
+            alpha = fit_alpha(alpha, expected_log(np.asarray(state.settled.gamma, np.float64)))
+        values = state.values
+        for _ in range(NEWTON_STEPS):
+            values = self._move_others(self._move_eta(values, state), state)
+        return state._replace(topics=self.topics.update(state.counts), alpha=alpha, values=values)
+
+    # the response's parameters
+
+    def _expected(self, values: dict, mean: jax.Array, covariance: jax.Array) -> jax.Array:
+        """sum_d F_d + log p(values)."""
+        terms = self.response.terms(values, *self.response.data, mean, covariance)
+        return terms.sum() + self.response.log_prior(values)
+
+    def _derivatives(self, values: dict, mean: jax.Array, covariance: jax.Array) -> tuple:
+        def expected(mean: jax.Array, covariance: jax.Array) -> jax.Array:
+            return self.response.terms(values, *self.response.data, mean, covariance).sum()
+
+        slope, curve = jax.grad(expected, (0, 1))(mean, covariance)
+        bend = jax.vmap(
+            lambda d: jax.jvp(lambda m: jax.grad(expected)(m, covariance), (mean,), (jnp.broadcast_to(d, mean.shape),))[
+                1
+            ],
+            out_axes=1,
+        )(jnp.eye(self.size))
+
+        def prior(eta: jax.Array) -> jax.Array:
+            return self.response.log_prior({**values, self.response.eta: eta.reshape(self.response.shape)})
+
+        eta = values[self.response.eta].ravel()
+        return slope, bend, (curve + curve.swapaxes(1, 2)) / 2, jax.grad(prior)(eta), jax.hessian(prior)(eta)
+
+    def _moments(self, values: dict, state: GlmState, weight: Any = None) -> tuple:
+        """Mean [D, C] and covariance [D, C, C] of the predictor under the E-step's phi and any eta."""
+        eta, tokens = values[self.response.eta].reshape(self.num_topics, -1), state.settled.tokens
+        if weight is None:
+            weight = jnp.zeros((len(tokens), self.size, self.size))
+        gamma = state.settled.gamma
+        weights = digamma(gamma) - digamma(gamma.sum(-1, keepdims=True)) + state.settled.tilt  # as the E-step left them
+        outer, products = second_moments(self.pairs, self._log_beta(state.topics), weights, eta, weight)
+        length = jnp.maximum(self.lengths, 1.0)[:, None]
+        spread = jnp.einsum("kc,dk,ke->dce", eta, tokens, eta) - outer
+        each = jnp.arange(self.size)
+        return tokens @ eta / length, (spread / length[..., None] ** 2).at[:, each, each].max(0.0), products
+
+    def _move_eta(self, values: dict, state: GlmState) -> dict:
+        mean, covariance, _ = self._moments(values, state)
+        slope, bend, curve, prior_slope, prior_bend = self._slopes(values, mean, covariance)
+        tokens, length = state.settled.tokens, jnp.maximum(self.lengths, 1.0)[:, None]
+        weight = curve / length[..., None] ** 2
+        _, _, products = self._moments(values, state, weight)
+        # sum_d F_v,d S_d as [C, C, K, K]
+        diagonal = jnp.einsum("dce,dk->cek", weight, tokens)
+        second = diagonal[..., None] * jnp.eye(self.num_topics) - products
+        eta = values[self.response.eta].reshape(self.num_topics, -1)
+        phibar = tokens / length
+        gradient = phibar.T @ slope + 2 * jnp.einsum("cekl,le->kc", second, eta)
+        hessian = jnp.einsum("dk,dce,dl->kcle", phibar, bend, phibar) + 2 * jnp.einsum("cekl->kcle", second)
+        n = self.num_topics * self.size
+        ascent = np.asarray(gradient.ravel() + prior_slope, np.float64)
+        bend_of_eta = np.asarray(hessian.reshape(n, n) + prior_bend, np.float64)
+        move = np.linalg.lstsq(-(bend_of_eta + bend_of_eta.T) / 2, ascent, rcond=None)[0]
+        if ascent @ move <= 0:
+            move = ascent
+        old = float(self._objective(values, mean, covariance))
+        for halvings in range(12):
+            moved = jnp.asarray(np.ravel(eta) + move / 2**halvings, jnp.float32).reshape(self.response.shape)
+            new = {**values, self.response.eta: moved}
+            if float(self._objective(new, *self._moments(new, state)[:2])) >= old:
+                return new
+        return values
+
+    def _loss_of_others(self, flat: jax.Array, eta: jax.Array, mean: jax.Array, covariance: jax.Array) -> jax.Array:
+        return -self._expected({**self._constrained(flat), self.response.eta: eta}, mean, covariance)
+
+    def _constrained(self, flat: jax.Array) -> dict[str, jax.Array]:
+        free = self._unravel(flat)
+        return {name: biject_to(self.reading.latent[name].fn.support)(free[name]) for name in free}
+
+    def _move_others(self, values: dict, state: GlmState) -> dict:
+        if not self.response.others:
+            return values
+        free = {n: biject_to(self.reading.latent[n].fn.support).inv(values[n]) for n in self.response.others}
+        flat, self._unravel = ravel_pytree(free)
+        mean, covariance, _ = self._moments(values, state)
+
+        def loss(x: np.ndarray) -> tuple[float, np.ndarray]:
+            at = jnp.asarray(x, jnp.float32)
+            value, slope = self._others(at, values[self.response.eta], mean, covariance)
+            return float(value), np.asarray(slope, np.float64)
+
+        found = minimize(loss, np.asarray(flat, np.float64), jac=True, method="L-BFGS-B", options={"maxiter": 20})
+        if not found.fun < loss(np.asarray(flat, np.float64))[0]:
+            return values
+        return {**values, **self._constrained(jnp.asarray(found.x, jnp.float32))}
+
+    def bound(self, state: GlmState) -> float:
+        documents = float(np.asarray(state.settled.bound, np.float64).sum())
+        return documents + self.topics.bound(state.topics) + float(self._prior(state.values))
+
+    def marginals(self, state: GlmState) -> Marginals:
+        marginals = Marginals(dirichlet={self.theta: np.asarray(state.settled.gamma)})
+        self.topics.put(state.topics, marginals)
+        marginals.point.update({name: np.asarray(value) for name, value in state.values.items()})
+        return marginals

@@ -1,0 +1,117 @@
+"""Variational EM in the parallel order: any response, a bound that never falls, and the normal one by loops."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+import stories
+from scipy.special import digamma
+from test_vem import CORPUS, COUNTS, ROUNDING, SOME_Y, K, Y, document_bound
+
+from topiczoo.inference import vem
+from topiczoo.inference.expectations import Settings
+from topiczoo.inference.expectations_general import GlmWords
+from topiczoo.inference.reading import read
+from topiczoo.models import draw_words, slda
+
+
+def bernoulli(corpus, y=None, *, num_topics=2):
+    beta, eta = stories.topics(corpus, num_topics), stories.coefficients(num_topics)
+    zbar = draw_words(corpus, stories.proportions(corpus, num_topics), beta)
+    with numpyro.plate("documents", corpus.num_documents):
+        numpyro.sample("y", dist.Bernoulli(logits=zbar @ eta), obs=y)
+
+
+def classes(corpus, y=None, *, num_topics=2):
+    beta = stories.topics(corpus, num_topics)
+    eta = numpyro.sample("eta", dist.Normal(0, 2).expand([num_topics, 3]).to_event(2))
+    zbar = draw_words(corpus, stories.proportions(corpus, num_topics), beta)
+    with numpyro.plate("documents", corpus.num_documents):
+        numpyro.sample("y", dist.Categorical(logits=zbar @ eta), obs=y)
+
+
+def ordered(corpus, y=None, *, num_topics=2):
+    beta, eta = stories.topics(corpus, num_topics), stories.coefficients(num_topics, dist.Normal(0, 3))
+    cuts = numpyro.sample("cuts", dist.TransformedDistribution(
+        dist.Normal(0, 2).expand([2]).to_event(1), dist.transforms.OrderedTransform()
+    ))  # fmt: skip
+    zbar = draw_words(corpus, stories.proportions(corpus, num_topics), beta)
+    with numpyro.plate("documents", corpus.num_documents):
+        numpyro.sample("y", dist.OrderedLogistic(zbar @ eta, cuts), obs=y)
+
+
+LEVELS = np.digitize(Y, np.quantile(Y, [1 / 3, 2 / 3])).astype(float)
+UNLABELLED = np.isnan(SOME_Y)
+RESPONSES = {
+    "normal": (slda, SOME_Y),
+    "student_t": (stories.student_t, SOME_Y),
+    "poisson": (stories.poisson, np.where(UNLABELLED, np.nan, np.round(np.exp(Y + 0.5)))),
+    "negative_binomial": (stories.negative_binomial, np.where(UNLABELLED, np.nan, np.round(np.exp(Y + 0.5)))),
+    "bernoulli": (bernoulli, np.where(UNLABELLED, np.nan, Y > 0)),
+    "classes": (classes, np.where(UNLABELLED, np.nan, LEVELS)),
+    "ordered": (ordered, np.where(UNLABELLED, np.nan, LEVELS)),
+}
+
+
+@pytest.mark.parametrize("name", RESPONSES)
+def test_the_bound_never_falls_and_the_response_is_learned(name):
+    story, y = RESPONSES[name]
+    fit = vem(story, CORPUS, y, num_topics=K, order="parallel", num_iterations=25, progress_bar=False)
+    bound = np.array(fit.info["bound"])
+    assert "warning" not in fit.info
+    assert (np.diff(bound) >= -ROUNDING * np.abs(bound[:-1])).all(), np.diff(bound).min()
+    predicted = fit.predict(CORPUS[UNLABELLED], most_draws=20, num_burn=5)
+    if predicted.probabilities is not None:
+        truth = Y > 0 if name == "bernoulli" else LEVELS
+        assert (predicted.label == truth[UNLABELLED]).mean() > 0.6
+    else:
+        assert np.corrcoef(predicted.mean, Y[UNLABELLED])[0, 1] > 0.7
+
+
+def test_the_documents_bound_is_equation_2():
+    """With phi shared by the occurrences of a term, against loops over its tokens."""
+    form = GlmWords(read(slda, CORPUS, Y, {"num_topics": K, "alpha": 0.4, "gamma": 0.2}), Settings(e_iterations=7))
+    state = form.expect(form.start(np.random.default_rng(0)), fresh=True)
+    settled, eta = state.settled, np.asarray(state.values["eta"], float)
+    log_beta = form.topics.log_mean(state.topics)
+    for d in (0, 7, 31):
+        gamma = np.asarray(settled.gamma[d], float)
+        weights = digamma(gamma) - digamma(gamma.sum()) + np.asarray(settled.tilt[d], float)
+        terms = np.repeat(np.arange(COUNTS.shape[1]), COUNTS[d])
+        phi = np.exp(weights + log_beta[:, terms].T)
+        phi /= phi.sum(1, keepdims=True)
+        np.testing.assert_allclose(settled.tokens[d], phi.sum(0), rtol=1e-3, atol=1e-3)
+        expected = document_bound(
+            phi, gamma, log_beta[:, terms].T, np.full(K, 0.4), Y[d], eta, float(state.values["sigma"])
+        )
+        np.testing.assert_allclose(settled.bound[d], expected, rtol=1e-4)
+
+
+def test_normal_coefficients_solve_equation_10():
+    """One M-step of the parallel order ends at the normal equations' solution: a second step does not move."""
+    form = GlmWords(read(slda, CORPUS, Y, {"num_topics": K}), Settings(e_iterations=7, point="mle"))
+    state = form.expect(form.start(np.random.default_rng(0)), fresh=True)
+    once = form._move_eta(state.values, state)
+    again = form._move_eta(once, state)
+    np.testing.assert_allclose(once["eta"], again["eta"], atol=2e-3)
+    assert np.abs(np.asarray(once["eta"] - state.values["eta"])).max() > 0.05
+
+
+def test_both_orders_predict_alike():
+    fits = [
+        vem(slda, CORPUS, SOME_Y, num_topics=K, order=order, seed=1, progress_bar=False)
+        for order in ("sequential", "parallel")
+    ]
+    first, second = (fit.predict(CORPUS[UNLABELLED], most_draws=20, num_burn=5).mean for fit in fits)
+    assert np.corrcoef(first, second)[0, 1] > 0.9
+
+
+def test_what_the_parallel_order_refuses():
+    with pytest.raises(ValueError, match="order is 'random'; choose from 'sequential', 'parallel'"):
+        vem(slda, CORPUS, Y, num_topics=K, order="random")
+    with pytest.raises(ValueError, match="site 'rate' of the story 'latent_below': it is latent and depends on zbar"):
+        vem(stories.latent_below, CORPUS, Y, num_topics=K, order="parallel")
+    with pytest.raises(ValueError, match="otherwise than through one zbar @ eta"):
+        vem(stories.mean_and_scale, CORPUS, Y, num_topics=K, order="parallel")
