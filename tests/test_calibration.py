@@ -27,6 +27,7 @@ EXACT = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("story", "options"), EXACT)
 def test_ranks_are_uniform(story, options):
     # NUTS is dear side by side and its draws are nearly independent

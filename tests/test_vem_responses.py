@@ -55,7 +55,9 @@ RESPONSES = {
 }
 
 
-@pytest.mark.parametrize("name", RESPONSES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "poisson" else pytest.mark.slow) for name in RESPONSES]
+)
 def test_the_bound_never_falls_and_the_response_is_learned(name):
     story, y = RESPONSES[name]
     fit = vem(story, CORPUS, y, num_topics=K, order="parallel", num_iterations=25, progress_bar=False)
@@ -99,6 +101,7 @@ def test_normal_coefficients_solve_equation_10():
     assert np.abs(np.asarray(once["eta"] - state.values["eta"])).max() > 0.05
 
 
+@pytest.mark.slow
 def test_both_orders_predict_alike():
     fits = [
         vem(slda, CORPUS, SOME_Y, num_topics=K, order=order, seed=1, progress_bar=False)
