@@ -239,9 +239,10 @@ class ScaleBlock(Block):
         log_density = joint(reading, [site], few.values, few.corpus, few.y)
         slope = jax.jit(jax.grad(lambda x: log_density({site: x})))
         for power in (2, 1):
-            A, B, C, here = _scale_terms(lambda x: log_density({site: x}), jnp.float32(0.7), power)
+            terms = jax.jit(lambda x: _scale_terms(lambda x: log_density({site: x}), x, power))
+            A, B, C, here = terms(jnp.float32(0.7))
             others = np.asarray([0.2, 0.5, 1.3, 3.0], np.float32)
-            found = np.asarray([x * slope(x) for x in others])
+            found = others * np.asarray([slope(x) for x in others])
             u = (others / float(here)) ** power
             expected = float(A) - power * float(B) / u + power * float(C) * u
             proper = float(B) < 0 or (float(A) > -1 and float(C) < 0)

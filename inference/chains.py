@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from numpyro.infer import MCMC
 from tqdm.auto import tqdm
 
@@ -58,9 +58,12 @@ def chunk_size(num_warmup: int, num_samples: int, thinning: int, wanted: int) ->
 class Chains:
     """Chains that advance together: one program, compiled once, with each device running its share of them."""
 
-    def __init__(self, kernel: Any, keys: jax.Array, data: tuple, devices: Sequence[Any], schedule: Schedule) -> None:
+    def __init__(
+        self, kernel: Any, keys: jax.Array, data: tuple, devices: Sequence[Any] | Mesh, schedule: Schedule
+    ) -> None:
         self.kernel, self.data, self.schedule = kernel, data, schedule
-        self.mesh = self._mesh(len(keys), devices)
+        self.inside = devices if isinstance(devices, Mesh) else None  # the mesh that the kernel itself uses
+        self.mesh = None if isinstance(devices, Mesh) else self._mesh(len(keys), devices)
         self.stored = (*(f"~z.{site}" for site in schedule.unstored), *schedule.statistics.values())
         self.programs: dict[int, Callable] = {}
         with warnings.catch_warnings():
@@ -79,6 +82,9 @@ class Chains:
         def in_turn(states: Any, data: tuple) -> Any:
             return jax.lax.map(lambda state: one_chain(state, data), states)
 
+        if self.inside is not None:
+            # the state stays whole: left to itself it would come back split, and the next step be compiled anew
+            return jax.jit(in_turn, out_shardings=NamedSharding(self.inside, PartitionSpec()))
         if self.mesh is None:
             return jax.jit(in_turn)
         split, whole = PartitionSpec("chains"), PartitionSpec()
@@ -106,9 +112,12 @@ class Chains:
 def run_chains(
     kernel: Any, data: tuple, *, seed: int, num_chains: int, schedule: Schedule,
     constrain: Callable[[Any], dict], reset: Callable[[Any], Any], means: Callable[[Any], dict],
-    devices: Sequence[Any], progress_bar: bool,
+    devices: Sequence[Any] | Mesh, progress_bar: bool,
 ) -> Drawn:  # fmt: skip
-    """Warm up and draw. ``constrain`` gives a state's sites, ``reset`` clears running sums, ``means`` reads them."""
+    """Warm up and draw. ``constrain`` gives a state's sites, ``reset`` clears running sums, ``means`` reads them.
+
+    Chains are shared out to ``devices``; a mesh in their place says that the kernel spreads its own work over it.
+    """
     keys = jnp.stack([jax.random.fold_in(jax.random.key(seed), chain) for chain in range(num_chains)])
     collected: list[tuple[dict, dict]] = []
     copied: list[dict] = []

@@ -23,7 +23,7 @@ from scipy.optimize import minimize
 from topiczoo.corpora.layouts import distinct_pairs
 
 from .expectations import Marginals, Settings, expected_log, fit_alpha, refuse
-from .expectations_glm import GlmResponse, Settled, second_moments, settle_glm
+from .expectations_glm import GlmResponse, Settled, no_less_than_rounding, second_moments, settle_glm
 from .expectations_words import pair_blocks, read_words
 from .reading import Reading
 
@@ -123,9 +123,9 @@ class GlmWords:
         weights = digamma(gamma) - digamma(gamma.sum(-1, keepdims=True)) + state.settled.tilt  # as the E-step left them
         outer, products = second_moments(self.pairs, self._log_beta(state.topics), weights, eta, weight)
         length = jnp.maximum(self.lengths, 1.0)[:, None]
-        spread = jnp.einsum("kc,dk,ke->dce", eta, tokens, eta) - outer
-        each = jnp.arange(self.size)
-        return tokens @ eta / length, (spread / length[..., None] ** 2).at[:, each, each].max(0.0), products
+        second = jnp.einsum("kc,dk,ke->ced", eta, tokens, eta)
+        spread = jnp.moveaxis(no_less_than_rounding(second, jnp.moveaxis(outer, 0, -1)), -1, 0)
+        return tokens @ eta / length, spread / length[..., None] ** 2, products
 
     def _move_eta(self, values: dict, state: GlmState) -> dict:
         mean, covariance, _ = self._moments(values, state)

@@ -119,6 +119,15 @@ class _Lanes(NamedTuple):
     bound: jax.Array  # [width]
 
 
+def no_less_than_rounding(second: jax.Array, outer: jax.Array) -> jax.Array:
+    """second - outer, a covariance [C, C, ...] times something, kept positive where float32 loses what is left."""
+    size = second.shape[0]
+    each, covariance = jnp.arange(size), second - outer
+    if size == 1:
+        return jnp.maximum(covariance, 0.0)
+    return covariance.at[each, each].add(2e-6 * second[each, each].sum(0))
+
+
 def _phi(pairs: PairBlocks, log_beta: jax.Array, place: jax.Array, weights: jax.Array) -> tuple:
     """count * phi of the pairs at a place, [K, width], count * log of phi's normaliser, phi, and the terms."""
     term, count = pairs.blocks.terms[0, place], pairs.repeats[place]
@@ -168,9 +177,7 @@ def settle_glm(
             zero = jnp.zeros_like(gamma), jnp.zeros(width), jnp.zeros((size, size, width))
             tokens, words, outer = jax.lax.fori_loop(0, depth, place, zero)
             mean = eta.T @ tokens / length
-            covariance = (jnp.einsum("kc,kw,ke->cew", eta, tokens, eta) - outer) / length**2
-            each = jnp.arange(size)
-            covariance = covariance.at[each, each].max(0.0)  # rounding
+            covariance = no_less_than_rounding(jnp.einsum("kc,kw,ke->cew", eta, tokens, eta), outer) / length**2
             proportions = ((prior - gamma) * e_log_theta + gammaln(gamma)).sum(0) - gammaln(gamma.sum(0))
             words = words - (tokens * tilt).sum(0)
             bound = words + proportions + constant + expected(mean, covariance)

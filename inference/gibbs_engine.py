@@ -83,7 +83,7 @@ def gibbs(
     )  # fmt: skip
     drawn = run_chains(
         plan.kernel(), data, seed=seed, num_chains=num_chains, schedule=schedule, constrain=plan.constrain,
-        reset=reset_totals, means=totals, devices=devices[:1] if mesh else devices, progress_bar=progress_bar,
+        reset=reset_totals, means=totals, devices=mesh or devices, progress_bar=progress_bar,
     )  # fmt: skip
     return Fit(
         reading.story, corpus, drawn.draws, y=reading.y, engine="gibbs", means=drawn.means, statistics=drawn.statistics,

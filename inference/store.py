@@ -97,6 +97,9 @@ def save(fit: Fit, path: str | Path) -> Path:
     os.close(handle)
     try:
         tree.to_netcdf(temporary, engine="h5netcdf")
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)  # as any new file, not for the owner alone
         os.replace(temporary, path)
     finally:
         if os.path.exists(temporary):

@@ -81,7 +81,7 @@ def watch_topics(reading: Reading, values: dict, corpus: Any, y: Any, collapsed:
     others = [name for name, site in trace.items() if site["type"] == "sample" and name not in (*integrated, "z")]
     lp = total(trace, others) if others else jnp.zeros(())
     for name, counts in integrated.items():
-        prior = jnp.broadcast_to(concentration(trace[name]["fn"]), counts.shape)
+        prior = concentration(trace[name]["fn"])  # in its own shape, often one row: log Gamma is dear
         lp += (log_beta_function(prior + counts) - log_beta_function(prior)).sum()
     if reading.theta not in integrated:
         lp += xlogy(z.document_topic, trace["z"]["fn"].theta).sum()

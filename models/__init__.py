@@ -4,8 +4,10 @@ if not __name__.startswith("topiczoo."):
     raise ImportError(f"Import topiczoo.{__name__}; plain {__name__} would be a second copy of it.")
 
 from .categorical_mixture import mixture
+from .generalised import slda_glm
 from .latent_dirichlet import lda
+from .responses import RESPONSES
 from .supervised import slda
 from .vocabulary import draw_bags, draw_words
 
-__all__ = ["draw_bags", "draw_words", "lda", "mixture", "slda"]
+__all__ = ["RESPONSES", "draw_bags", "draw_words", "lda", "mixture", "slda", "slda_glm"]

@@ -106,10 +106,11 @@ def stories() -> list[str]:
     """Names of the zoo's stories: what models exports and takes a corpus."""
     from topiczoo import models
 
+    functions = [name for name in models.__all__ if inspect.isfunction(getattr(models, name))]
     return [
-        n
-        for n in models.__all__
-        if next(iter(inspect.signature(getattr(models, n)).parameters)) == "corpus" and not n.startswith("draw")
+        name
+        for name in functions
+        if next(iter(inspect.signature(getattr(models, name)).parameters)) == "corpus" and not name.startswith("draw")
     ]
 
 

@@ -48,6 +48,8 @@ def _demo(out: str, seed: int) -> int:
     )  # fmt: skip
     for site, block in fit.info["blocks"].items():
         print(f"  {site:6s} by {block}")
+    fit.info["standardised"] = [float(mean), float(scale)]  # the report shows stars
+    fit = diagnostics.align(fit)
     print("\nTopics of the first chain, coefficient with 90% interval (standard units):")
     print_topics(fit)
 
@@ -64,7 +66,6 @@ def _demo(out: str, seed: int) -> int:
     low, high = prediction.interval(0.9).T
     print(f"  {np.mean((low < y[test]) & (y[test] < high)):6.1%}  of them inside their 90% predictive interval")
 
-    fit.info["standardised"] = [float(mean), float(scale)]  # the report shows stars
     print("\nCan this posterior be trusted?")
     diagnosis = diagnostics.diagnose(fit, seed=seed)
     print(f"  {diagnosis.verdict}\n")
