@@ -85,7 +85,7 @@ def save(fit: Fit, path: str | Path) -> Path:
         "version": VERSION,
         "story_module": getattr(function, "__module__", ""),
         "story_source": _source(function),
-        "arguments": _json({name: np.asarray(value).tolist() for name, value in fit.story.arguments.items()}),
+        "arguments": _json({name: _plain(value) for name, value in fit.story.arguments.items()}),
         "dims": _json(fit.story.dims),
         "info": _json(fit.info),
     }
@@ -107,10 +107,11 @@ def save(fit: Fit, path: str | Path) -> Path:
     return path
 
 
-def load(path: str | Path, story: Callable | None = None) -> Fit:
+def load(path: str | Path, story: Callable | None = None, **arguments: Any) -> Fit:
     """Read a fit written by ``Fit.save``.
 
-    The story is found again by its module and name; a story written in a notebook or script must be given.
+    The story is found again by its module and name; a story written in a notebook or script must be given, and so must
+    functions among its arguments: ``load(path, response=my_response)``.
     """
     path = Path(path)
     if not path.is_file():
@@ -131,11 +132,9 @@ def load(path: str | Path, story: Callable | None = None) -> Fit:
         raise ValueError(
             f"{str(path)!r} was written by a newer topiczoo (version {tree.attrs['version']}); update topiczoo."
         )
-    arguments = {
-        name: np.asarray(value) if isinstance(value, list) else value
-        for name, value in json.loads(tree.attrs["arguments"]).items()
-    }
-    bound = Story(story or _find_story(tree.attrs, path), arguments)
+    stored = {n: v for n, v in json.loads(tree.attrs["arguments"]).items() if n not in arguments}
+    restored = {name: _restored(name, value, path) for name, value in stored.items()}
+    bound = Story(story or _find_story(tree.attrs, path), {**restored, **arguments})
     bound.dims = {name: tuple(dims) for name, dims in json.loads(tree.attrs["dims"]).items()}
     groups = {
         name: _arrays(tree[name]) if name in tree.children else {}
@@ -183,6 +182,28 @@ def _find_story(attrs: Mapping[Any, Any], path: Path) -> Callable:
         raise ValueError(
             f"The story {attrs['story']!r} of {str(path)!r} is not found in module {attrs['story_module']!r}; "
             "pass it: load(path, story=...)."
+        ) from error
+
+
+def _plain(value: Any) -> Any:
+    """An argument of the story as JSON has it; a function by its module and name."""
+    if callable(value):
+        return {"function": f"{value.__module__}:{getattr(value, '__qualname__', '')}"}
+    return np.asarray(value).tolist()
+
+
+def _restored(name: str, value: Any, path: Path) -> Any:
+    if isinstance(value, list):
+        return np.asarray(value)
+    if not (isinstance(value, dict) and set(value) == {"function"}):
+        return value
+    module, _, function = value["function"].partition(":")
+    try:
+        return getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(
+            f"The function {function!r} given as {name} to the story of {str(path)!r} is not found in module {module!r}; "
+            f"pass it: load(path, {name}=...)."
         ) from error
 
 

@@ -193,3 +193,27 @@ def test_mixture_transforms_to_probabilities_of_topics(reviews):
     shares = fit.transform(corpus[250:], most_draws=20)
     assert shares.shape == (50, 6)
     np.testing.assert_allclose(shares.sum(1), 1, rtol=1e-5)
+
+
+def a_response(x):
+    from numpyro.distributions import Poisson
+
+    return Poisson(np.e**x)
+
+
+def test_arguments_of_every_kind_are_saved(tmp_path):
+    from test_alignment import made_fit, posterior
+
+    beta, eta, _ = posterior(num_chains=1, num_topics=2)
+    fit = made_fit(beta, eta=eta)
+    fit.story.function = models.slda_glm
+    fit.story.name = "slda_glm"
+    fit.story.arguments = {"alpha": np.array([0.1, 0.2]), "response": models.RESPONSES["poisson"], "options": {"df": 3}}
+    loaded = inference.load(fit.save(tmp_path / "fit.nc")).story.arguments
+    np.testing.assert_array_equal(loaded.pop("alpha"), [0.1, 0.2])
+    assert loaded == {"response": models.RESPONSES["poisson"], "options": {"df": 3}}
+    fit.story.arguments = {"response": lambda x: a_response(x)}
+    fit.save(tmp_path / "fit.nc")
+    with pytest.raises(ValueError, match=r"given as response to the story .* pass it: load\(path, response=...\)"):
+        inference.load(tmp_path / "fit.nc")
+    assert inference.load(tmp_path / "fit.nc", response=a_response).story.arguments == {"response": a_response}
