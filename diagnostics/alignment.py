@@ -126,21 +126,13 @@ def _topic_draws(fit: Fit) -> tuple[str, np.ndarray]:
 
 def _coefficients(fit: Fit, num_draws: int) -> np.ndarray | None:
     """The coefficients as features, scaled to their spread, [chain, draw, topic, feature]; None without any."""
-    views = []
-    for name, value in fit.draws.items():
-        dims = fit.story.dims.get(name, ())
-        if dims[:1] == ("topic",) and "term" not in dims and "document" not in dims and not _is_simplex(value):
-            views.append(value.reshape(*value.shape[:3], -1))
+    views = [fit.draws[name].reshape(*fit.draws[name].shape[:3], -1) for name in fit.coefficients]
     if not views:
         return None
     value = np.concatenate(views, -1).astype(np.float32)
     if value.shape[1] != num_draws:
         value = value[:, fit.snapshot_index]
     return value / max(float(value.std()), 1e-9)
-
-
-def _is_simplex(value: np.ndarray) -> bool:
-    return bool((value >= 0).all() and np.allclose(value.sum(-1), 1.0, atol=1e-3))
 
 
 class _View(NamedTuple):

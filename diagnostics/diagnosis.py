@@ -146,7 +146,7 @@ def _numbers(found: list[Series], limits: Mapping[str, float], independent: bool
 def _chain_checks(
     fit: AlignedFit, found: list[Series], numbers: pd.DataFrame, limits: Mapping[str, float]
 ) -> list[dict[str, Any]]:
-    chains, _draws = next(iter({**fit.draws, **fit.statistics, **fit.snapshots}.values())).shape[:2]
+    chains = len(fit.alignment.permutations)
     checks = []
     agreement = fit.alignment.agreement
     if agreement is None:

@@ -124,8 +124,6 @@ def _add_responses(
                 item["responses"].append({"name": name, "y": truth, "label": int(label), "probability": sure})
             continue
         mean, interval = part.mean.reshape(len(documents), -1), part.interval(0.9).reshape(len(documents), -1, 2)
-        if np.isnan(mean).any():  # a distribution without a mean: that of its draws
-            mean = part.draws.mean(0).reshape(len(documents), -1)
         observed = np.full(mean.shape, np.nan) if shown is None else shown.reshape(len(documents), -1).astype(float)
         for column in range(mean.shape[1]):
             label = name if mean.shape[1] == 1 else f"{name}[{column}]"

@@ -45,7 +45,7 @@ def _invariants(fit: Fit) -> list[Series]:
         for rank in range(min(LARGEST, spectrum.shape[-1])):
             name = "usage of the largest topic" if rank == 0 else f"usage of the topic of rank {rank + 1}"
             found.append(Series(name, "label-invariant", None, spectrum[..., rank]))
-    for name in coefficient_sites(fit):
+    for name in fit.coefficients:
         squares = (fit.draws[name] ** 2).sum(tuple(range(2, fit.draws[name].ndim)))
         found.append(Series(f"sum of {name}^2", "label-invariant", None, squares))
     return found
@@ -61,10 +61,7 @@ def _predictions(fit: Fit, number: int, seed: int) -> list[Series]:
     parts = predicted if isinstance(predicted, dict) else {"y": predicted}
     found = []
     for name, prediction in parts.items():
-        expected = prediction.expected
-        if np.isnan(expected).any():  # classes have no mean: the drawn class stands for it
-            expected = prediction.draws.reshape(expected.shape)
-        expected = expected.reshape(*expected.shape[:3], -1)[..., 0]
+        expected = prediction.expected.reshape(*prediction.expected.shape[:3], -1)[..., 0]
         for place, row in enumerate(rows):
             label = f"expected {name} of document {fit.document_names[row]}"
             spread = float(prediction.draws[:, place].std())
@@ -72,19 +69,9 @@ def _predictions(fit: Fit, number: int, seed: int) -> list[Series]:
     return found
 
 
-def coefficient_sites(fit: Fit) -> list[str]:
-    """Sites with one or several numbers a topic that are no probabilities."""
-    found = []
-    for name, value in fit.draws.items():
-        dims = fit.story.dims.get(name, ())
-        if dims[:1] == ("topic",) and "term" not in dims and "document" not in dims and value.min() < 0:
-            found.append(name)
-    return found
-
-
 def _sites(fit: Fit) -> list[Series]:
     """Elements of sites that belong to no document and no term."""
-    coefficients, found = coefficient_sites(fit), []
+    coefficients, found = fit.coefficients, []
     for name, value in fit.draws.items():
         dims = fit.story.dims.get(name, (None,) * (value.ndim - 2))
         if "document" in dims or "term" in dims:

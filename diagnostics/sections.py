@@ -16,7 +16,7 @@ from .documents import browser, mean_over, topic_site
 from .held_out import perplexity
 from .page import Cell, Column, Section, embedded, fixed, note, number, outcome, picture, pictures, table
 from .predictive_scores import scores
-from .quantities import Series, coefficient_sites, series
+from .quantities import Series, series
 from .response_checks import CLASS, coverage, labelled, plot_response, plot_response_pit, take, to_tree
 from .story_page import BROWSER
 from .topic_quality import coherence
@@ -78,7 +78,7 @@ class Sections:
     def _coefficients(self) -> dict[str, np.ndarray]:
         """Columns of coefficients, name -> draws [chain, draw, topic]."""
         found = {}
-        for site in coefficient_sites(self.fit):
+        for site in self.fit.coefficients:
             value = self.fit.draws[site]
             flat = value.reshape(*value.shape[:3], -1)
             for column in range(flat.shape[-1]):

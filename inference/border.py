@@ -29,17 +29,35 @@ def check_corpus(corpus: Any) -> None:
 
 
 def check_response(story: Story, corpus: Corpus, y: Any) -> Any:
-    """y as float arrays with one row a document, NaN where unlabelled."""
+    """y as float arrays with one row a document, NaN where unlabelled; something must be to learn from it."""
     if y is None:
         return None
     if not story.takes_y:
         raise TypeError(f"The story {story.name!r} takes no response; leave y out or use a story that has one.")
-    if isinstance(y, dict):
-        return {name: _one_response(f"y[{name!r}]", part, corpus) for name, part in y.items()}
-    return _one_response("y", y, corpus)
+    parts = numeric_response(corpus, y)
+    for name, values in _named(parts).items():
+        labelled = values[~np.isnan(values)]
+        if labelled.size == 0:
+            raise ValueError(f"{name} is NaN for every document; label some, or use a story without a response.")
+        if labelled.size > 1 and np.ptp(labelled) == 0:
+            raise ValueError(
+                f"{name} is constant ({labelled[0]:g}); there is nothing to learn from it: give one that varies."
+            )
+    return parts
 
 
-def _one_response(name: str, y: Any, corpus: Corpus) -> np.ndarray:
+def numeric_response(corpus: Corpus, y: Any) -> Any:
+    """y as float arrays with one row a document, or a dict of them."""
+    read = {name: _numbers(name, part, corpus) for name, part in _named(y).items()}
+    return dict(zip(y, read.values(), strict=True)) if isinstance(y, dict) else read["y"]
+
+
+def _named(y: Any) -> dict[str, Any]:
+    """The parts of y by the name that a sentence gives them."""
+    return {f"y[{name!r}]": part for name, part in y.items()} if isinstance(y, dict) else {"y": y}
+
+
+def _numbers(name: str, y: Any, corpus: Corpus) -> np.ndarray:
     try:
         values = pd.DataFrame(y).to_numpy(float) if np.ndim(y) == 2 else pd.Series(y).to_numpy(float, na_value=np.nan)
     except (TypeError, ValueError) as error:
@@ -49,13 +67,6 @@ def _one_response(name: str, y: Any, corpus: Corpus) -> np.ndarray:
     if np.isinf(values).any():
         raise ValueError(
             f"{name} is infinite at document {int(np.argmax(np.isinf(values)))}; give a finite number, or NaN."
-        )
-    labelled = values[~np.isnan(values)]
-    if labelled.size == 0:
-        raise ValueError(f"{name} is NaN for every document; label some, or use a story without a response.")
-    if labelled.size > 1 and np.ptp(labelled) == 0:
-        raise ValueError(
-            f"{name} is constant ({labelled[0]:g}); there is nothing to learn from it: give one that varies."
         )
     return values.astype(np.float32)
 

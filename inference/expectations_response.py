@@ -76,7 +76,11 @@ class NormalResponse:
         self._priors = {name: trace[name]["fn"] for name in reading.latent}
         family = unwrap(trace[self.name]["fn"])
         if not isinstance(family, dist.Normal):
-            refuse(reading, self.name, f"its distribution is {type(family).__name__} where a Normal is needed")
+            refuse(
+                reading,
+                self.name,
+                f"its distribution is {type(family).__name__} where a Normal is needed (order='parallel' serves it)",
+            )
         for name in reading.latent:
             if trace[name]["value"] is answer.coefficients[0]:
                 return name

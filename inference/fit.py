@@ -78,6 +78,17 @@ class Fit:
         """Every site of which there are draws or means."""
         return tuple({**self.draws, **self.snapshots, **self.means})
 
+    @property
+    def coefficients(self) -> list[str]:
+        """Sites with one or several numbers a topic that are no shares of topics."""
+        found = []
+        for name, value in self.draws.items():
+            dims = self.story.dims.get(name, ())
+            shares = value.min() >= 0 and np.allclose(value.sum(-1), 1.0, atol=1e-3)
+            if dims[:1] == ("topic",) and not {"term", "document"} & set(dims) and not shares:
+                found.append(name)
+        return found
+
     @cached_property
     def posterior(self) -> xarray.DataTree:
         """Everything as an ArviZ DataTree: groups posterior, sample_stats, and for large sites snapshots and means."""
@@ -109,10 +120,11 @@ class Fit:
             "term": self.vocabulary[leading.ravel()],
             "probability": np.take_along_axis(beta, leading, 1).ravel(),
         })  # fmt: skip
-        for name, value in self.draws.items():
-            if self.story.dims.get(name) == ("topic",) and not np.allclose(value[chain].sum(-1), 1.0, atol=1e-3):
-                frame[name] = value[chain].mean(0)[topic]
-                frame[f"{name}_low"], frame[f"{name}_high"] = np.quantile(value[chain], [0.05, 0.95], axis=0)[:, topic]
+        for name in self.coefficients:
+            value = self.draws[name][chain]
+            if value.ndim == 2:
+                frame[name] = value.mean(0)[topic]
+                frame[f"{name}_low"], frame[f"{name}_high"] = np.quantile(value, [0.05, 0.95], axis=0)[:, topic]
         return frame
 
     def _topic_terms(self, chain: int) -> np.ndarray:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pandas as pd
 
 from topiczoo.corpora import Corpus
 
+from .border import numeric_response
 from .folding import Folding, responses
 from .reading import Answer, Reading, log_prob, run
 
@@ -56,7 +56,9 @@ def pointwise(
     """
     if inner < 1:
         raise ValueError(f"inner is {inner!r}; give a whole number of at least 1.")
-    folding = Folding(fit, corpus, _numeric(corpus, y))
+    if y is None:
+        raise ValueError("y is missing; give the documents' responses, NaN for unlabelled ones.")
+    folding = Folding(fit, corpus, numeric_response(corpus, y))
     reading = folding.reading
     observed = _observed(reading, *folding.data)
     if not observed:
@@ -123,23 +125,3 @@ def _observed(reading: Reading, corpus: Any, y: Any) -> dict[str, np.ndarray]:
         return {name: jnp.asarray(trace[name]["value"], jnp.float32) for name in names}
 
     return {name: np.asarray(value, float) for name, value in look(corpus, y).items()} if names else {}
-
-
-def _numeric(corpus: Corpus, y: Any) -> Any:
-    """y as float arrays with one row a document, or a dict of them."""
-    if y is None:
-        raise ValueError("y is missing; give the documents' responses, NaN for unlabelled ones.")
-    parts = y if isinstance(y, dict) else {"": y}
-    out = {}
-    for key, part in parts.items():
-        name = f"y[{key!r}]" if isinstance(y, dict) else "y"
-        try:
-            value = pd.DataFrame(part).to_numpy(float) if np.ndim(part) == 2 else pd.Series(part).to_numpy(float)
-        except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"{name} is not numeric ({error}); code labels as numbers, NaN where unlabelled."
-            ) from error
-        if len(value) != len(corpus):
-            raise ValueError(f"{name} has {len(value)} values for {len(corpus)} documents; give one for each.")
-        out[key] = value.astype(np.float32)
-    return out if isinstance(y, dict) else out[""]

@@ -141,7 +141,8 @@ def _response(fn: Any, draw: jax.Array) -> dict[str, jax.Array]:
         tried = jnp.broadcast_to(classes, (classes.shape[0], *draw.shape))
         out["probabilities"] = jnp.exp(jax.vmap(fn.log_prob)(tried)).T
     try:
-        out["mean"] = jnp.broadcast_to(fn.mean, draw.shape)
+        # NumPyro's mean of classes, and of a Cauchy, is NaN: the draw stands for it
+        out["mean"] = jnp.where(jnp.isnan(fn.mean), draw, jnp.broadcast_to(fn.mean, draw.shape))
     except NotImplementedError:
         pass  # a distribution without a closed mean: the mean of the draws will do
     return out
