@@ -50,6 +50,14 @@ class Blocks(NamedTuple):
     lengths: jax.Array  # [shards, blocks, width] tokens of that document (0 where there is none)
     lane: jax.Array  # [documents] position of a document in the flattened lanes
 
+    def places(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Where every token stands, in the order of ``Corpus.tokens``: shard, place, lane."""
+        shard, block, lane = np.unravel_index(np.asarray(self.lane), self.lengths.shape)
+        lengths = np.asarray(self.lengths)[shard, block, lane]
+        first = np.asarray(self.start)[shard, block]
+        position = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        return np.repeat(shard, lengths), np.repeat(first, lengths) + position, np.repeat(lane, lengths)
+
     @property
     def padding(self) -> float:
         """Stored places a token: 1 is perfect."""

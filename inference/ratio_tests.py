@@ -97,11 +97,7 @@ class _Tester:
             return values
         blocks = self.blocked.blocks
         assert blocks is not None
-        document, _ = self.explicit.tokens()
-        n = jnp.arange(document.size) - jnp.searchsorted(document, document)
-        _, _, lane = jnp.unravel_index(blocks.lane[document], blocks.lengths.shape)
-        block = jnp.unravel_index(blocks.lane[document], blocks.lengths.shape)[1]
-        topics = jnp.zeros(blocks.terms.shape, jnp.int32).at[0, blocks.start[0, block] + n, lane].set(values["z"])
+        topics = jnp.zeros(blocks.terms.shape, jnp.int32).at[blocks.places()].set(values["z"])
         return {**values, "z": count(topics, blocks, self.reading.num_topics, self.reading.corpus.num_terms)}
 
     def _row(self, label: str, sites: Any, errors: list[float], scale: float) -> dict:

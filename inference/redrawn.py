@@ -8,7 +8,6 @@ import jax
 import numpy as np
 
 from topiczoo.corpora import Corpus
-from topiczoo.corpora.layouts import Blocks
 
 from .folding import Folding, known_words
 
@@ -46,16 +45,8 @@ def token_topics(
 
     known = known_words(fit, corpus)
     assert folding.corpus.blocks is not None
-    places = _places(folding.corpus.blocks, known.lengths)
+    places = folding.corpus.blocks.places()
     small = np.min_scalar_type(folding.reading.num_topics)
     settings: dict[str, Any] = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn}
     topics = np.stack([part[places].astype(small) for part in folding.run(step, **settings)])
     return TokenTopics(*known.tokens(), topics, folding.reading.num_topics)
-
-
-def _places(blocks: Blocks, lengths: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Where the tokens, in the order of ``Corpus.tokens``, stand in the blocks: shard, place, lane."""
-    shard, block, lane = np.unravel_index(np.asarray(blocks.lane), blocks.lengths.shape)
-    first = np.asarray(blocks.start)[shard, block]
-    position = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    return np.repeat(shard, lengths), np.repeat(first, lengths) + position, np.repeat(lane, lengths)

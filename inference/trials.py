@@ -74,18 +74,9 @@ class Trials:
         self.lengths, self.num_terms = corpus.lengths, corpus.num_terms
         self.num_tokens = int(self.lengths.sum())
         self.document = np.repeat(np.arange(len(corpus)), self.lengths).astype(np.int32)
-        plain = documents(corpus)
-        # the same documents with every token a term of its own: where a layout has a term, it then has a token's number
-        numbered = sparse.csr_array(
-            (np.ones(self.num_tokens, int), (self.document, np.arange(self.num_tokens))),
-            shape=(len(corpus), self.num_tokens),
-        )
-        layout = documents(Corpus.from_counts(numbered), shards=1)
-        self.layout = replace(plain, blocks=layout.blocks)
-        self.place = np.zeros(self.num_tokens, int)
-        assert layout.blocks is not None
-        token = np.asarray(layout.blocks.terms).ravel()
-        self.place[token[token < self.num_tokens]] = np.flatnonzero(token < self.num_tokens)
+        self.layout = documents(corpus, shards=1)
+        assert self.layout.blocks is not None
+        self.places = self.layout.blocks.places()
         self.responses = self._find_responses(corpus)
         first = jax.jit(self.simulate)(jax.random.key(0))
         y = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), first.y)
@@ -124,10 +115,10 @@ class Trials:
         """Simulated words laid out for every engine."""
         blocks = self.layout.blocks
         assert blocks is not None
-        padded = jnp.append(terms, self.num_terms).astype(jnp.int32)
+        laid = jnp.full(blocks.terms.shape, self.num_terms, jnp.int32).at[self.places].set(terms)
         document = jnp.asarray(self.document)
         return replace(
-            self.layout, blocks=blocks._replace(terms=padded[blocks.terms]), token_document=document, token_term=terms,
+            self.layout, blocks=blocks._replace(terms=laid), token_document=document, token_term=terms,
             pairs=Pairs(document, terms, jnp.ones(self.num_tokens)),
         )  # fmt: skip
 
@@ -157,7 +148,7 @@ class Trials:
         data = self.documents(simulated.terms), simulated.y
         values = dict(self.kernel.get_constrain_fn(data, {})(state.z))
         if self.engine == "gibbs" and self.reading.has_words:
-            values["z"] = values["z"].topics.ravel()[self.place]
+            values["z"] = values["z"].topics[self.places]
         return values
 
     def _params(self, values: dict[str, jax.Array], corpus: Documents) -> dict[str, Any]:
@@ -169,8 +160,7 @@ class Trials:
                 if self.engine == "gibbs":
                     blocks = corpus.blocks
                     assert blocks is not None
-                    topics = jnp.zeros(blocks.terms.size, jnp.int32).at[self.place].set(value)
-                    topics = topics.reshape(blocks.terms.shape)
+                    topics = jnp.zeros(blocks.terms.shape, jnp.int32).at[self.places].set(value)
                     params["z"] = count(topics, blocks, self.reading.num_topics, self.num_terms)
             elif name not in by_nuts:
                 params[name] = value
