@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import platform
 import time
-from importlib import metadata
 from pathlib import Path
 
 import matplotlib
 import numpy as np
+from measuring import circumstances
 
 from topiczoo import models
 from topiczoo.corpora import Corpus
@@ -54,11 +53,7 @@ def main() -> None:
     lines = [
         "# Calibration",
         "",
-        f"`python benchmarks/calibration.py --simulations {arguments.simulations} --vem-simulations "
-        f"{arguments.vem_simulations}` on {platform.machine()}, {datetime.date.today()}; "
-        f"Python {platform.python_version()}, "
-        + ", ".join(f"{name} {metadata.version(name)}" for name in ("jax", "numpyro"))
-        + ".",
+        circumstances(__file__, ("jax", "numpyro")) + f" {datetime.date.today()}.",
         "",
         f"Corpora of {len(SHAPE)} documents with {SHAPE.lengths.min()} to {SHAPE.lengths.max()} words over "
         f"{SHAPE.num_terms} terms, two topics, flat Dirichlet priors. Each column of a figure is a quantity that does not "

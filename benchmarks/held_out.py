@@ -13,17 +13,13 @@ of its own. With --write the table replaces this benchmark's section of benchmar
 from __future__ import annotations
 
 import argparse
-import datetime
-import importlib.metadata
 import json
-import os
-import platform
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import numpy as np
+from measuring import circumstances, run_part, write_section
 from scipy import sparse
 
 HERE = Path(__file__).resolve().parent
@@ -107,14 +103,6 @@ def part_tomotopy(train, test, topics, sweeps):
     return {"tomotopy": {"seconds": seconds, **score(beta / beta.sum(1, keepdims=True), model.alpha, test)}}
 
 
-def run_part(name, topics, options):
-    """In a process of its own, so that memory and threads are its own."""
-    command = [sys.executable, __file__, "--data", options.data, "--sweeps", str(options.sweeps)]
-    command += ["--topics", str(topics), "--part", name]
-    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    return json.loads(output.strip().split("\n")[-1])
-
-
 def table(results):
     lines = ["| K | fit | left-to-right | Chib | seconds to fit |", "|---|---|---|---|---|"]
     for topics, fits in results.items():
@@ -122,14 +110,6 @@ def table(results):
             shown = [f"{row[m][0]:.1f} ± {row[m][1]:.1f}" for m in ("left_to_right", "chib")]
             lines.append(f"| {topics} | {name} | {shown[0]} | {shown[1]} | {row['seconds']:.0f} |")
     return "\n".join(lines)
-
-
-def write_section(heading, text):
-    """Put a section into results.md, in the place of the last one with the same title."""
-    path = HERE / "results.md"
-    sections = path.read_text().split("\n## ")
-    kept = [section.rstrip("\n") for section in sections if not section.split("\n")[0].endswith(TITLE)]
-    path.write_text("\n\n## ".join([*kept, f"{heading}\n\n{text}"]) + "\n")
 
 
 def main():
@@ -150,7 +130,7 @@ def main():
     for topics in options.topics:
         results[topics] = {}
         for name in ("topiczoo", "sklearn", "tomotopy"):
-            found = run_part(name, topics, options)
+            found = run_part(__file__, name, data=options.data, sweeps=options.sweeps, topics=topics)
             results[topics] |= found
             print(topics, found, flush=True)
     text = table(results)
@@ -158,10 +138,8 @@ def main():
     if options.write:
         train, test = load(options.data)
         packages = ("topiczoo", "jax", "numpyro", "scikit-learn", "tomotopy")
-        versions = ", ".join(f"{p} {importlib.metadata.version(p)}" for p in packages)
         about = (
-            f"`{' '.join(['python', 'benchmarks/held_out.py', *sys.argv[1:]])}` on {platform.machine()}, "
-            f"{os.cpu_count()} cores, Python {platform.python_version()}; {versions}.\n\n"
+            f"{circumstances(__file__, packages)}\n\n"
             f"{Path(options.data).name}: {len(train)} documents to fit, {len(test)} held out ({test.num_tokens} tokens, "
             f"{test.num_terms} terms). Perplexity a word, lower is better, ± Monte Carlo error. Default priors: "
             "topiczoo alpha 0.1, gamma 0.01; scikit-learn 1/K and 1/K, online, 10 passes; tomotopy alpha from 0.1 "
@@ -169,7 +147,7 @@ def main():
             f"{options.sweeps // 20}th kept, tomotopy {options.sweeps + options.sweeps // 2}. Left-to-right: "
             f"{_shown(LEFT_TO_RIGHT)}; Chib: {_shown(CHIB)}; {REPEATS} repeats, or {DRAWS} posterior draws."
         )
-        write_section(f"{datetime.date.today()}: {TITLE}", f"{about}\n\n{text}")
+        write_section(TITLE, f"{about}\n\n{text}")
 
 
 def _shown(settings):

@@ -4,17 +4,13 @@
     .venv/bin/python benchmarks/speed.py --data FOLDER     # counts.npz, vocabulary.txt, documents.csv with a rating
 
 The corpus is not part of the project. Every part runs in a process of its own, one after the other, on the same data and
-machine; ratios above 1 are in topiczoo's favour. The table is appended to benchmarks/results.md with --write.
+machine; ratios above 1 are in topiczoo's favour. --write puts the table into benchmarks/results.md.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
-import importlib.metadata
 import json
-import os
-import platform
 import resource
 import subprocess
 import sys
@@ -23,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from measuring import circumstances, run_part, write_section
 from scipy import sparse
 
 TOPICS, ALPHA, GAMMA = 50, 0.1, 0.05
@@ -191,13 +188,6 @@ def part_ridge_quality(folder, sweeps):
     return {"predictive R^2": predictive_r2(y[test], ridge.predict(words[test]))}
 
 
-def run_part(name, folder, sweeps):
-    """In a process of its own, so that memory and threads are its own."""
-    command = [sys.executable, __file__, "--data", folder, "--sweeps", str(sweeps), "--part", name]
-    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    return json.loads(output.strip().split("\n")[-1])
-
-
 def table(results):
     lines = ["| part | measure | value |", "|---|---|---|"]
     for part, measures in results.items():
@@ -220,7 +210,7 @@ def main():
     parser.add_argument("--speed-sweeps", type=int, default=20)
     parser.add_argument("--only", choices=["speed", "quality"])
     parser.add_argument("--part", help=argparse.SUPPRESS)
-    parser.add_argument("--write", action="store_true", help="append the table to benchmarks/results.md")
+    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/results.md")
     options = parser.parse_args()
     if not Path(options.data, "counts.npz").is_file():
         sys.exit(f"{options.data!r} holds no counts.npz; give the corpus' folder with --data.")
@@ -230,7 +220,7 @@ def main():
     results = {}
     if options.only != "quality":
         for name in ("import", "tomotopy_speed", "topiczoo_speed"):
-            results[name] = run_part(name, options.data, options.speed_sweeps)
+            results[name] = run_part(__file__, name, data=options.data, sweeps=options.speed_sweeps)
             print(name, results[name], flush=True)
         theirs, ours = results["tomotopy_speed"], results["topiczoo_speed"]
         results["ratio"] = {
@@ -240,21 +230,16 @@ def main():
         print("ratio", results["ratio"], flush=True)
     if options.only != "speed":
         for name in ("ridge_quality", "topiczoo_quality", "tomotopy_quality"):
-            results[name] = run_part(name, options.data, options.sweeps)
+            results[name] = run_part(__file__, name, data=options.data, sweeps=options.sweeps)
             print(name, results[name], flush=True)
     text = table(results)
     print(text)
     if options.write:
-        versions = ", ".join(
-            f"{p} {importlib.metadata.version(p)}" for p in ("topiczoo", "jax", "numpyro", "tomotopy", "scikit-learn")
+        packages = ("topiczoo", "jax", "numpyro", "tomotopy", "scikit-learn")
+        title = f"film reviews, K={TOPICS}, alpha {ALPHA}, gamma {GAMMA}" + (
+            f", {options.only}" if options.only else ""
         )
-        heading = (
-            f"\n## {datetime.date.today()}: film reviews, K={TOPICS}, alpha {ALPHA}, gamma {GAMMA}\n\n"
-            f"`{' '.join(['python', 'benchmarks/speed.py', *sys.argv[1:]])}` on {platform.machine()}, "
-            f"{os.cpu_count()} cores, Python {platform.python_version()}; {versions}.\n\n"
-        )
-        with open(HERE / "results.md", "a") as file:
-            file.write(heading + text + "\n")
+        write_section(title, f"{circumstances(__file__, packages)}\n\n{text}")
 
 
 if __name__ == "__main__":
