@@ -17,6 +17,7 @@ from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 
 from .assignments import Assigned
+from .augmentation import AugmentedBlock
 from .blocks import Block, DirichletBlock, GaussianBlock, LabelBlock, ScaleBlock, few
 from .border import check_counts
 from .chains import Schedule, chunk_size, run_chains
@@ -226,14 +227,15 @@ def choose_blocks(
         DirichletBlock(None, reading, [n]) for n in continuous if DirichletBlock.recognise(reading, n, small)
     ]
     rest = [name for name in continuous if not any(name in block.sites for block in blocks)]
-    groups: list[list[str]] = []
-    for name in rest:
-        for group in [*groups, []]:
-            if GaussianBlock.recognise(reading, [*group, name], small):
-                groups = [*(g for g in groups if g != group), [*group, name]]
-                break
-    blocks += [GaussianBlock(None, reading, group) for group in groups]
-    rest = [name for name in rest if not any(name in group for group in groups)]
+    for kind in (GaussianBlock, AugmentedBlock):
+        groups: list[list[str]] = []
+        for name in rest:
+            for group in [*groups, []]:
+                if kind.recognise(reading, [*group, name], small):
+                    groups = [*(g for g in groups if g != group), [*group, name]]
+                    break
+        blocks += [kind(None, reading, group) for group in groups]
+        rest = [name for name in rest if not any(name in group for group in groups)]
     powers = {name: ScaleBlock.recognise(reading, name, small) for name in rest}
     blocks += [ScaleBlock(None, reading, [name], power) for name, power in powers.items() if power]
     by_nuts = [name for name in rest if not powers[name]]

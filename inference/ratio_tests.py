@@ -23,6 +23,7 @@ from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 
 from .assignments import count
+from .augmentation import AugmentedBlock
 from .blocks import Block
 from .gibbs_engine import Plan, choose_blocks
 from .reading import Reading, log_prob, read, run
@@ -110,6 +111,8 @@ class _Tester:
     def test(self, block: Block) -> dict:
         if isinstance(block, TopicBlock | CollapsedBlock):
             return self._test_topics(block)
+        if isinstance(block, AugmentedBlock):
+            return self._test_augmented(block)
         conditional = jax.jit(lambda new, values: block.log_conditional(new, values, self.blocked, self.y))
         errors, scale = [], 0.0
         for values, other in ((self.here, self.there), (self.there, self.here)):
@@ -120,6 +123,27 @@ class _Tester:
             expected = (self.joint(moved) - self.joint(values)).sum()
             errors.append(abs(float(found - expected)))
             scale = max(scale, abs(float(expected)))
+        return self._row(block.label, block.sites, errors, scale)
+
+    def _test_augmented(self, block: AugmentedBlock) -> dict:
+        """p(a | aside) / p(b | aside) must be p(a) p(aside | a) / p(b) p(aside | b), aside the auxiliary variables."""
+
+        @jax.jit
+        def compare(column: Any, values: dict, other: dict) -> tuple[jax.Array, jax.Array]:
+            moved = {**values, **block._whole(block._part(other, column), values, column)}
+            here, there = self._blocked(values), self._blocked(moved)
+            data = self.blocked, self.y
+            auxiliary = block.auxiliary(jax.random.key(3), column, here, *data)
+            found = block.log_given(moved, auxiliary, here, *data) - block.log_given(values, auxiliary, here, *data)
+            aside = block.log_auxiliary(auxiliary, there, *data) - block.log_auxiliary(auxiliary, here, *data)
+            return found - aside, (self._joint(moved) - self._joint(values)).sum()
+
+        errors, scale = [], 0.0
+        for values, other in ((self.here, self.there), (self.there, self.here)):
+            for column in range(block.columns):
+                found, expected = compare(column, values, other)
+                errors.append(abs(float(found - expected)))
+                scale = max(scale, abs(float(expected)))
         return self._row(block.label, block.sites, errors, scale)
 
     def _test_topics(self, block: TopicBlock | CollapsedBlock) -> dict:

@@ -7,6 +7,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
+from jax.scipy.special import log_ndtr
 from numpyro.distributions import constraints
 from numpyro.distributions.util import promote_shapes
 
@@ -47,3 +48,14 @@ class InverseGaussian(dist.Distribution):
     @property
     def variance(self) -> jax.Array:
         return jnp.broadcast_to(self.loc**3 / self.concentration, self.batch_shape)
+
+
+class BernoulliProbit(dist.BernoulliLogits):
+    """P(y = 1) = Phi(loc). Held as logits, log Phi(loc) - log Phi(-loc), which are exact far out."""
+
+    arg_constraints: ClassVar = {"loc": constraints.real}
+    pytree_data_fields = ("loc",)
+
+    def __init__(self, loc: jax.Array, *, validate_args: bool | None = None) -> None:
+        self.loc = jnp.asarray(loc)
+        super().__init__(log_ndtr(self.loc) - log_ndtr(-self.loc), validate_args=validate_args)

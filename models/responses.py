@@ -12,10 +12,9 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
-from jax.scipy.special import log_ndtr
 from numpyro.distributions.transforms import OrderedTransform
 
-from .distributions import InverseGaussian
+from .distributions import BernoulliProbit, InverseGaussian
 
 __all__ = ["RESPONSES"]
 
@@ -39,8 +38,8 @@ def logit(x):
 
 
 def probit(x):
-    """y ~ Bernoulli(Phi(x)), y 0 or 1; as logits, log Phi(x) - log Phi(-x), it is exact far out."""
-    return dist.Bernoulli(logits=log_ndtr(x) - log_ndtr(-x))
+    """y ~ Bernoulli(Phi(x)), y 0 or 1."""
+    return BernoulliProbit(x)
 
 
 def binomial(x, total_count=1):
