@@ -12,6 +12,7 @@ from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 from topiczoo.inference import Fit
+from topiczoo.inference.labels import codes_of
 
 from . import story_page
 from .diagnosis import Diagnosis, diagnose
@@ -44,6 +45,7 @@ def report(
     """
     diagnosis, given = (fit, fit.fit) if isinstance(fit, Diagnosis) else (None, fit)
     path = _checked(given, path, test, y_test, documents)
+    y_test = codes_of(given.classes, y_test)
     with tqdm(total=5, desc="report", disable=not progress_bar) as bar:
 
         def step(name: str) -> None:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
 from topiczoo.corpora import Corpus
-from topiczoo.corpora.layouts import documents
 
 if TYPE_CHECKING:
-    from .reading import Reading, Story
+    from .reading import Story
 
 
 def check_corpus(corpus: Any) -> None:
@@ -29,20 +26,15 @@ def check_corpus(corpus: Any) -> None:
 
 
 def check_response(story: Story, corpus: Corpus, y: Any) -> Any:
-    """y as float arrays with one row a document, NaN where unlabelled; something must be to learn from it."""
+    """y as float arrays with one row a document, NaN where unlabelled; some documents must be labelled."""
     if y is None:
         return None
     if not story.takes_y:
         raise TypeError(f"The story {story.name!r} takes no response; leave y out or use a story that has one.")
     parts = numeric_response(corpus, y)
     for name, values in _named(parts).items():
-        labelled = values[~np.isnan(values)]
-        if labelled.size == 0:
+        if np.isnan(values).all():
             raise ValueError(f"{name} is NaN for every document; label some, or use a story without a response.")
-        if labelled.size > 1 and np.ptp(labelled) == 0:
-            raise ValueError(
-                f"{name} is constant ({labelled[0]:g}); there is nothing to learn from it: give one that varies."
-            )
     return parts
 
 
@@ -61,7 +53,10 @@ def _numbers(name: str, y: Any, corpus: Corpus) -> np.ndarray:
     try:
         values = pd.DataFrame(y).to_numpy(float) if np.ndim(y) == 2 else pd.Series(y).to_numpy(float, na_value=np.nan)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} is not numeric ({error}); code labels as numbers, NaN where unlabelled.") from error
+        raise ValueError(
+            f"{name} is not numeric ({error}); labels are for one response that is a class: code them as numbers, "
+            "NaN where unlabelled."
+        ) from error
     if len(values) != len(corpus):
         raise ValueError(f"{name} has {len(values)} values for {len(corpus)} documents; give one for each.")
     if np.isinf(values).any():
@@ -69,45 +64,6 @@ def _numbers(name: str, y: Any, corpus: Corpus) -> np.ndarray:
             f"{name} is infinite at document {int(np.argmax(np.isinf(values)))}; give a finite number, or NaN."
         )
     return values.astype(np.float32)
-
-
-def check_support(reading: Reading) -> None:
-    """Every observed value must be possible under its site's distribution."""
-    from .reading import Answer, run
-
-    if reading.y is None:
-        return
-    story, corpus = reading.story, reading.corpus
-    families: dict[str, str] = {}
-
-    @jax.jit
-    def possible(corpus: Any, y: Any) -> dict[str, jax.Array]:
-        # the bare function: NaN is not masked and nothing is rounded yet
-        trace = run(lambda *data: story.function(*data, **story.arguments), corpus, y, {}, Answer(lambda theta: theta))
-        ok = {}
-        for name in reading.observed:
-            fn, value = trace[name]["fn"], trace[name]["value"]
-            if fn.support is not None and hasattr(value, "dtype"):
-                families[name] = _family(fn)
-                inside = fn.support(value)
-                missing = jnp.isnan(value).reshape(*inside.shape, -1).any(-1)
-                ok[name] = jnp.broadcast_to(inside | missing, value.shape[: value.ndim - fn.event_dim])
-        return ok
-
-    for name, ok in possible(documents(corpus), jax.tree.map(jnp.asarray, reading.y)).items():
-        if not np.all(ok):
-            row = int(np.argmin(np.asarray(ok).reshape(len(corpus), -1).all(1)))
-            values = [np.asarray(leaf)[row].tolist() for leaf in jax.tree.leaves(reading.y)]
-            raise ValueError(
-                f"y of document {str(corpus.names[row])!r} is {', '.join(map(str, values))}, outside the support of the "
-                f"site {name!r} ({families[name]}); transform y or change the site's distribution."
-            )
-
-
-def _family(fn: Any) -> str:
-    while hasattr(fn, "base_dist"):
-        fn = fn.base_dist
-    return type(fn).__name__
 
 
 def check_counts(**counts: Any) -> None:

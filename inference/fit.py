@@ -74,6 +74,11 @@ class Fit:
         return np.asarray(self.corpus.names)
 
     @property
+    def classes(self) -> np.ndarray | None:
+        """The labels in the order of their codes in y; None where y came as numbers."""
+        return self.story.classes
+
+    @property
     def sites(self) -> tuple[str, ...]:
         """Every site of which there are draws or means."""
         return tuple({**self.draws, **self.snapshots, **self.means})

@@ -12,7 +12,9 @@ from topiczoo.corpora import Corpus
 
 from .border import numeric_response
 from .folding import Folding, responses
-from .reading import Answer, Reading, log_prob, run
+from .labels import codes_of
+from .observed import check_support, observed
+from .reading import Answer, log_prob, run
 
 if TYPE_CHECKING:
     from .fit import Fit
@@ -58,19 +60,22 @@ def pointwise(
         raise ValueError(f"inner is {inner!r}; give a whole number of at least 1.")
     if y is None:
         raise ValueError("y is missing; give the documents' responses, NaN for unlabelled ones.")
-    folding = Folding(fit, corpus, numeric_response(corpus, y))
+    folding = Folding(fit, corpus, numeric_response(corpus, codes_of(fit.classes, y)))
     reading = folding.reading
-    observed = _observed(reading, *folding.data)
-    if not observed:
+    names = [name for name in responses(reading) if name in reading.observed]
+    if not names:
         raise ValueError(
             f"The story {fit.story.name!r} has no response that follows from topics; there is no p(y_d | w_d)."
         )
-    axes = {name: axis for name in observed if (axis := reading.density_axis[name]) is not None}
-    if len(axes) < len(observed):
+    axes = {name: axis for name in names if (axis := reading.density_axis[name]) is not None}
+    if len(axes) < len(names):
         raise ValueError(
-            f"The response {next(iter(observed.keys() - axes))!r} of the story {fit.story.name!r} is one for the whole "
+            f"The response {next(iter(set(names) - set(axes)))!r} of the story {fit.story.name!r} is one for the whole "
             "corpus; there is no p(y_d | w_d)."
         )
+    seen = observed(reading)
+    check_support(reading, seen)
+    values_of = {name: seen[name].value.astype(float) for name in names}
 
     def step(data: tuple, key: jax.Array, z: Any, values: dict, burn: jax.Array) -> tuple[Any, dict]:
         corpus, y = data
@@ -90,18 +95,18 @@ def pointwise(
                 totals[name] = jnp.where(i < burn, totals[name], jnp.logaddexp(totals[name], terms))
             return z, totals
 
-        nothing = {name: jnp.full(corpus.num_documents, -jnp.inf) for name in observed}
+        nothing = {name: jnp.full(corpus.num_documents, -jnp.inf) for name in names}
         z, totals = jax.lax.fori_loop(0, burn + inner, one, (z, nothing))
         return z, jax.tree.map(lambda total: total - jnp.log(inner), totals)
 
     settings: dict[str, Any] = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn}
     parts = list(folding.run(step, **settings, progress_bar=progress_bar))
     logs = {}
-    for name, values in observed.items():
+    for name, values in values_of.items():
         stacked = np.stack([part[name] for part in parts]).astype(float)
         unlabelled = np.isnan(values.reshape(len(corpus), -1)).all(1)
         logs[name] = np.where(unlabelled, np.nan, stacked).reshape(len(folding.chains), -1, len(corpus))
-    return Pointwise(logs, observed)
+    return Pointwise(logs, values_of)
 
 
 def draw_index(fit: Fit, most_draws: int) -> np.ndarray:
@@ -111,17 +116,3 @@ def draw_index(fit: Fit, most_draws: int) -> np.ndarray:
     if len(index) > most_draws:
         index = index[np.linspace(0, len(index) - 1, most_draws).astype(int)]
     return index
-
-
-def _observed(reading: Reading, corpus: Any, y: Any) -> dict[str, np.ndarray]:
-    """The values of the observed sites that follow from topics."""
-    names = [name for name in responses(reading) if name in reading.observed]
-    story = reading.story
-
-    @jax.jit
-    def look(corpus: Any, y: Any) -> dict[str, jax.Array]:
-        # the bare function: NaN is not masked and nothing is rounded yet
-        trace = run(lambda *data: story.function(*data, **story.arguments), corpus, y, {}, Answer(lambda theta: theta))
-        return {name: jnp.asarray(trace[name]["value"], jnp.float32) for name in names}
-
-    return {name: np.asarray(value, float) for name, value in look(corpus, y).items()} if names else {}

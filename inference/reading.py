@@ -24,7 +24,10 @@ from numpyro.primitives import Messenger
 
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Documents, documents
+from topiczoo.models.arguments import BadArgument
 from topiczoo.models.vocabulary import Zbar
+
+from .labels import CLASSES, labels_as_codes, warn_of_order
 
 ZBAR, THETA, BETA = "~zbar", "~theta", "~beta"  # names no site can have
 Values = Mapping[str, Any]
@@ -50,6 +53,7 @@ class Story:
         self.unlabelled = True  # whether responses may be NaN; masks cost time, so it is set once they are known
         self.defaults = {name: p.default for name, p in parameters.items() if p.default is not p.empty}
         self.dims: dict[str, tuple[str | None, ...]] = {}  # axes of the sites, once the story has been read
+        self.classes: np.ndarray | None = None  # labels in the order of their codes, where y came as labels
 
     def __call__(self, corpus: Any, y: Any = None) -> None:
         with _Unlabelled(self.unlabelled):
@@ -228,6 +232,8 @@ class Reading:
 
         try:
             jax.eval_shape(look)
+        except BadArgument:
+            raise
         except Exception as error:
             raise ValueError(
                 f"The story {self.story.name!r} does not run on a slice of {n} documents ({error}); numbers that belong "
@@ -394,10 +400,21 @@ def _changed_axis(small: tuple[int, ...], large: tuple[int, ...]) -> int | None:
 
 def read(function: Callable, corpus: Corpus, y: Any, arguments: Mapping[str, Any]) -> Reading:
     """Check what the user gave and read the story."""
-    from .border import check_corpus, check_response, check_support
+    from .border import check_corpus, check_response
+    from .observed import check_support, check_variety, observed
 
     story = Story(function, arguments)
     check_corpus(corpus)
-    reading = Reading(story, corpus, check_response(story, corpus, y))
-    check_support(reading)
+    codes, story.classes = labels_as_codes(y)
+    reading = Reading(story, corpus, check_response(story, corpus, codes))
+    if story.classes is not None:
+        families = [reading.family(name) for name in reading.observed]
+        if any(issubclass(family, dist.OrderedLogistic) for family in families):
+            warn_of_order(y, story.classes)
+        elif not any(issubclass(family, CLASSES) for family in families):
+            story.classes = None
+            reading = Reading(story, corpus, check_response(story, corpus, y))
+    seen = observed(reading)
+    check_support(reading, seen)
+    check_variety(reading, seen)
     return reading

@@ -92,6 +92,8 @@ def save(fit: Fit, path: str | Path) -> Path:
     covariates = fit.corpus.covariates
     if covariates.shape[1]:
         tree.attrs["covariates"] = covariates.to_json(orient="table", index=False)
+    if fit.classes is not None:
+        tree.attrs["classes"] = _json(fit.classes)
     tree.attrs["several_responses"] = int(isinstance(fit.y, Mapping))
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
     os.close(handle)
@@ -136,6 +138,8 @@ def load(path: str | Path, story: Callable | None = None, **arguments: Any) -> F
     restored = {name: _restored(name, value, path) for name, value in stored.items()}
     bound = Story(story or _find_story(tree.attrs, path), {**restored, **arguments})
     bound.dims = {name: tuple(dims) for name, dims in json.loads(tree.attrs["dims"]).items()}
+    if "classes" in tree.attrs:
+        bound.classes = np.array(json.loads(tree.attrs["classes"]))
     groups = {
         name: _arrays(tree[name]) if name in tree.children else {}
         for name in ("posterior", "sample_stats", "snapshots", "means")

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 
+from .arguments import check_arguments
 from .responses import RESPONSES
 from .vocabulary import draw_words
 
@@ -35,7 +36,10 @@ def slda_glm(
     alpha         alpha            Dirichlet prior of a document's proportions; one number, or one a topic
     gamma         (none)           Dirichlet prior of a topic's terms
     ============  ===============  =========================================
+
+    y of a class may be numbers from 0, strings, booleans or a pandas Categorical; ``fit.classes`` names them in order.
     """
+    check_arguments(corpus, y, response, options, outputs, covariates)
     with numpyro.plate("topics", num_topics):
         beta = numpyro.sample("beta", dist.Dirichlet(jnp.full(corpus.num_terms, gamma)))
     shape = [num_topics] if outputs is None else [num_topics, outputs]

@@ -192,7 +192,7 @@ def _report(options: argparse.Namespace) -> int:
     if options.test:
         data = corpora.read_csv(options.test, options.text, y=options.y, empty="keep")
         test, y = data if options.y else (data, None)
-    if y is not None:
+    if y is not None and fit.classes is None:
         if y.dtype.kind not in "fiu":
             raise ValueError(f"The column {options.y!r} holds labels; code them as numbers, as they were for the fit.")
         shift, scale = fit.info.get("standardised", (0.0, 1.0))
