@@ -28,7 +28,7 @@ MEANINGS = {
 
 
 def scores(
-    fit: Fit, test: Corpus, y_test: Any, *, most_draws: int = 100, num_burn: int = 20, seed: int = 0
+    fit: Fit, test: Corpus, y_test: Any, *, most_draws: int = 100, num_burn: int = 2, seed: int = 0
 ) -> pd.DataFrame:
     """How good the predictions of ``y_test`` from the words of ``test`` are.
 

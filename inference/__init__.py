@@ -3,6 +3,7 @@
 if not __name__.startswith("topiczoo."):
     raise ImportError(f"Import topiczoo.{__name__}; plain {__name__} would be a second copy of it.")
 
+from .cross_validation import cross_predict
 from .fit import Fit
 from .gibbs_engine import gibbs
 from .nuts_engine import nuts
@@ -16,6 +17,6 @@ from .vem_engine import vem
 from .word_evidence import label_evidence, word_weights
 
 __all__ = [
-    "Fit", "Trials", "check", "gibbs", "label_evidence", "load", "log_likelihood", "nuts", "svi", "token_topics", "vem",
-    "word_weights",
+    "Fit", "Trials", "check", "cross_predict", "gibbs", "label_evidence", "load", "log_likelihood", "nuts", "svi",
+    "token_topics", "vem", "word_weights",
 ]  # fmt: skip

@@ -25,7 +25,7 @@ class Assignments(NamedTuple):
 
     topics: jax.Array  # [shards, places, width] int32, as Blocks.terms
     document_topic: jax.Array  # [documents, topics] float32
-    topic_term: jax.Array  # [topics, terms] float32
+    topic_term: Any = None  # [topics, terms] float32; None where nobody reads it
 
     # To NumPyro, which checks values against plates, the whole is one value outside all plates.
     @property

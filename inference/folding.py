@@ -10,20 +10,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 from numpyro.primitives import Messenger
 from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Documents, documents
 
-from .assignments import Assignments, count, mean_topics
+from .assignments import Assignments, mean_topics
 from .gibbs_engine import theta_can_be_integrated_out
 from .reading import Reading, Story
+from .soft_sweep import expected_counts, soft_sweeps
 from .sweep import read_weights, sweep
 
 if TYPE_CHECKING:
     from .fit import Fit
+
+CENTRING = 10  # steps to the expected counts of topics: more do not raise R^2 of film ratings by 0.005
 
 
 def known_words(fit: Fit, corpus: Corpus) -> Corpus:
@@ -65,41 +68,61 @@ class Folding:
     def run(
         self, step: Callable, *, seed: int, most_draws: int, num_burn: int, progress_bar: bool = False
     ) -> Iterator[Any]:
-        """What ``step(data, key, z, values, num_burn)`` returns beside the next z, for every draw, chain after chain.
+        """What ``step(data, key, centre, values, num_burn)`` returns for every draw, chain after chain.
 
-        ``most_draws`` a chain at the most. A chain's first step is asked to burn ``num_burn`` sweeps, the others none.
+        ``most_draws`` a chain at the most. ``centre`` is for :meth:`topics`.
         """
         draws = self.fit.global_draws(most_draws)
         num_draws = next(iter(draws.values())).shape[1]
-        # z stays whole on every device: left to itself it would come back split, and the second step be compiled anew
-        whole = NamedSharding(Mesh(np.asarray(self.devices), ("documents",)), PartitionSpec())
-        compiled = jax.jit(step, out_shardings=(whole, None))
+        compiled, burn = jax.jit(step), jnp.int32(num_burn)
         with tqdm(total=len(self.chains) * num_draws, disable=not progress_bar, desc="folding in", unit="draw") as bar:
             for chain in self.chains:
-                start_key, key = jax.random.split(jax.random.fold_in(jax.random.key(seed), chain))
-                z = jax.device_put(self._start(start_key), whole)
+                key, centre = jax.random.fold_in(jax.random.key(seed), chain), self._centre(chain)
                 for i in range(num_draws):
                     values = {name: jnp.asarray(value[chain, i]) for name, value in draws.items()}
-                    burn = jnp.int32(num_burn if i == 0 else 0)
-                    z, part = compiled(self.data, jax.random.fold_in(key, i), z, values, burn)
+                    part = compiled(self.data, jax.random.fold_in(key, i), centre, values, burn)
                     yield jax.tree.map(np.asarray, part)
                     bar.update()
 
-    def _start(self, key: jax.Array) -> Assignments | None:
-        """Uniformly random topics."""
-        blocks, num_topics = self.corpus.blocks, self.reading.num_topics
-        if blocks is None:
-            return None
-        topics = jax.random.randint(key, blocks.terms.shape, 0, num_topics, jnp.int32)
-        return jax.jit(count, static_argnums=(2, 3))(topics, blocks, num_topics, self.corpus.num_terms)
+    def means(self, chain: int) -> dict[str, jax.Array]:
+        """A chain's posterior means of all sites that are not of documents."""
+        means, draws = self.fit.means, self.fit.global_draws()
+        return {
+            name: jnp.asarray(means[name][chain] if name in means else draws[name][chain].mean(0)) for name in draws
+        }
+
+    def _centre(self, chain: int) -> jax.Array | None:
+        """Expected counts of topics at a chain's means, [documents, topics]."""
+        return None if self.corpus.blocks is None else self._settle(self.data, self.means(chain))
+
+    @functools.cached_property
+    def _settle(self) -> Callable:
+        def settle(data: tuple, values: dict) -> jax.Array:
+            weights = read_weights(self.reading, data[0], None, values, collapsed=True)
+            even = jnp.broadcast_to(data[0].lengths[:, None] / self.reading.num_topics, self._shape)
+            return expected_counts(even, data[0].blocks, weights, CENTRING, self._mesh)
+
+        return jax.jit(settle)
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        return self.corpus.num_documents, self.reading.num_topics
+
+    @property
+    def _mesh(self) -> Mesh | None:
+        return Mesh(np.asarray(self.devices), ("documents",)) if len(self.devices) > 1 else None
+
+    def topics(
+        self, corpus: Documents, key: jax.Array, centre: jax.Array, values: dict, burn: jax.Array
+    ) -> Assignments:
+        """A draw of all topics given the words: from the chain's centre, and after ``burn`` exact sweeps."""
+        weights = read_weights(self.reading, corpus, None, values, collapsed=True)
+        assert corpus.blocks is not None
+        return Assignments(*soft_sweeps(key, centre, corpus.blocks, weights, burn, self._mesh))
 
     def sweep(self, corpus: Documents, key: jax.Array, z: Assignments, values: dict) -> Assignments:
-        mesh = Mesh(np.asarray(self.devices), ("documents",)) if len(self.devices) > 1 else None
-        return sweep(key, z, self.reading, corpus, None, values, collapsed=True, supervised=False, mesh=mesh)
-
-    def sweeps(self, corpus: Documents, key: jax.Array, z: Assignments, values: dict, number: jax.Array) -> Assignments:
-        """So many sweeps, one after the other."""
-        return jax.lax.fori_loop(0, number, lambda i, z: self.sweep(corpus, jax.random.fold_in(key, i), z, values), z)
+        """One exact sweep more."""
+        return sweep(key, z, self.reading, corpus, None, values, collapsed=True, supervised=False, mesh=self._mesh)
 
     def theta(self, corpus: Documents, z: Assignments, values: dict) -> jax.Array:
         """E[theta | z], [documents, topics]."""

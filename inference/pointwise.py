@@ -43,7 +43,7 @@ def pointwise(
     *,
     inner: int = 20,
     most_draws: int = 100,
-    num_burn: int = 20,
+    num_burn: int = 2,
     seed: int = 0,
     progress_bar: bool = False,
 ) -> Pointwise:
@@ -77,8 +77,9 @@ def pointwise(
     check_support(reading, seen)
     values_of = {name: seen[name].value.astype(float) for name in names}
 
-    def step(data: tuple, key: jax.Array, z: Any, values: dict, burn: jax.Array) -> tuple[Any, dict]:
+    def step(data: tuple, key: jax.Array, centre: Any, values: dict, burn: jax.Array) -> dict:
         corpus, y = data
+        start_key, key = jax.random.split(key)
 
         def one(i: jax.Array, carry: tuple) -> tuple:
             z, totals = carry
@@ -92,12 +93,13 @@ def pointwise(
             for name in totals:
                 terms = jnp.moveaxis(log_prob(trace[name]), axes[name], -1)
                 terms = terms.sum(tuple(range(terms.ndim - 1)))
-                totals[name] = jnp.where(i < burn, totals[name], jnp.logaddexp(totals[name], terms))
+                totals[name] = jnp.logaddexp(totals[name], terms)
             return z, totals
 
         nothing = {name: jnp.full(corpus.num_documents, -jnp.inf) for name in names}
-        z, totals = jax.lax.fori_loop(0, burn + inner, one, (z, nothing))
-        return z, jax.tree.map(lambda total: total - jnp.log(inner), totals)
+        z = folding.topics(corpus, start_key, centre, values, burn)
+        _, totals = jax.lax.fori_loop(0, inner, one, (z, nothing))
+        return jax.tree.map(lambda total: total - jnp.log(inner), totals)
 
     settings: dict[str, Any] = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn}
     parts = list(folding.run(step, **settings, progress_bar=progress_bar))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -11,14 +11,21 @@ import numpy as np
 import pandas as pd
 
 from topiczoo.corpora import Corpus
-from topiczoo.corpora.layouts import Documents
+from topiczoo.corpora.layouts import Documents, documents
 
 from .blocks import LabelBlock
+from .expectations_words import fold_in
 from .folding import Folding, responses
+from .intervals import Calibration, bounds, calibrated
 from .reading import Answer, run
+from .sweep import read_weights
 
 if TYPE_CHECKING:
     from .fit import Fit
+
+RULES = ("posterior", "plug-in")
+MOST_MOVES = 60_000_000  # of tokens: about six seconds with 50 topics on two cores
+LEAST_RESPONSES = 200  # drawn for each document at the least: quantiles need more draws than means do
 
 
 @dataclass(frozen=True)
@@ -30,20 +37,24 @@ class Prediction:
     draws: np.ndarray  # [draws, documents, ...], chain after chain
     expected: np.ndarray  # E[y | draw] (the draw itself where it has no closed form), [chain, draw, documents, ...]
     probabilities: np.ndarray | None = None  # [documents, classes], for classes
+    classes: np.ndarray | None = None  # names of the classes, where y came with names
+    calibration: Calibration | None = None
 
     @property
     def label(self) -> np.ndarray:
-        """The most probable class."""
+        """The most probable class, by its name where y came with names."""
         if self.probabilities is None:
             raise ValueError("The response is not a class; use .mean or .draws.")
-        return self.probabilities.argmax(-1)
+        place = self.probabilities.argmax(-1)
+        return place if self.classes is None else self.classes[place]
 
     def interval(self, probability: float = 0.9) -> np.ndarray:
-        """Central predictive interval, [documents, ..., 2]."""
+        """Central predictive interval, [documents, ..., 2]; calibrated where the prediction is."""
         if not 0 < probability < 1:
             raise ValueError(f"probability is {probability!r}; give a number between 0 and 1.")
-        tail = (1 - probability) / 2
-        return np.moveaxis(np.quantile(self.draws, [tail, 1 - tail], axis=0), 0, -1)
+        if self.calibration is None:
+            return np.stack(bounds(self.draws, probability), -1)
+        return np.stack(calibrated(self.draws, probability, self.calibration), -1)
 
     def frame(self, probability: float = 0.9) -> pd.DataFrame:
         """One row a document: mean, low, high."""
@@ -57,54 +68,139 @@ def predict(
     fit: Fit,
     corpus: Corpus,
     *,
+    rule: str = "posterior",
+    calibrate: Any = None,
     seed: int = 0,
-    most_draws: int = 100,
-    num_burn: int = 20,
+    most_draws: int | None = None,
+    num_burn: int = 1,
     progress_bar: bool = False,
 ) -> Any:
-    """Posterior predictive draws of the response of new documents.
+    """The predictive distribution of the response of new documents.
 
-    For each posterior draw (``most_draws`` a chain at the most) the topics of the new documents move by one sweep given
-    their words alone, after ``num_burn`` sweeps to begin with, and the story's response is drawn. Words that the fit has
-    not seen are left out; a document without known words is predicted from the prior of its proportions.
+    Words that the fit has not seen are left out; a document without known words is predicted from the prior of its
+    proportions.
+
+    Parameters
+    ----------
+    rule
+        "posterior": at each posterior draw (``most_draws`` a chain at the most; by default 6 to 50, as many as some
+        seconds allow) the topics of the new documents are drawn given their words alone, by a soft sweep and ``num_burn`` exact
+        ones (see :mod:`.soft_sweep`), and then the story's response, so that what is not known of topics, proportions,
+        coefficients and noise all widens the prediction. "plug-in": the rule of Blei & McAuliffe (2007), equations 13 and
+        22: every parameter at its posterior mean (chain by chain), zbar at its variational mean.
+    calibrate
+        Documents that the fit has not seen, ``(corpus, y)``, or predictions of them, ``(prediction, y)``, e.g. from
+        :func:`cross_predict`: intervals are widened or narrowed until they hold as many of these responses as they say.
 
     Returns a :class:`Prediction`, or a dict of them where the story has several responses.
     """
+    if rule not in RULES:
+        raise ValueError(f"rule is {rule!r}; choose from {', '.join(map(repr, RULES))}.")
     folding = Folding(fit, corpus)
-    reading = folding.reading
-    names = responses(reading)
-    if not names:
+    if most_draws is None:
+        most_draws = _affordable(folding, num_burn)
+    settings: dict[str, Any] = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn}
+    if not responses(folding.reading):
         raise ValueError(f"The story {fit.story.name!r} has no response; use transform for topic proportions.")
+    draw = _posterior_parts if rule == "posterior" else _plug_in_parts
+    parts = draw(folding, settings, progress_bar)
+    predictions = {name: _prediction(fit, corpus, [part[name] for part in parts], folding) for name in parts[0]}
+    if calibrate is not None:
+        told = _calibration(fit, calibrate, predictions, rule=rule, **settings)
+        predictions = {name: replace(part, calibration=told[name]) for name, part in predictions.items()}
+    return predictions if len(predictions) > 1 else next(iter(predictions.values()))
 
-    def step(data: tuple, key: jax.Array, z: Any, values: dict, burn: jax.Array) -> tuple[Any, dict]:
+
+def _affordable(folding: Folding, num_burn: int) -> int:
+    """Draws a chain that take some seconds, within bounds."""
+    a_draw = max(folding.reading.corpus.num_tokens, 1) * len(folding.chains) * (1 + num_burn)
+    return int(np.clip(MOST_MOVES // a_draw, 6, 50))
+
+
+def _posterior_parts(folding: Folding, settings: dict, progress_bar: bool) -> list[dict]:
+    """One part a posterior draw, chain after chain."""
+    num_draws = len(folding.chains) * next(iter(folding.fit.global_draws(settings["most_draws"]).values())).shape[1]
+    repeats = -(-LEAST_RESPONSES // num_draws)
+
+    def step(data: tuple, key: jax.Array, centre: Any, values: dict, burn: jax.Array) -> dict:
         corpus, _ = data
         sweep_key, response_key = jax.random.split(key)
-        z = folding.sweeps(corpus, sweep_key, z, values, burn + 1)
+        z = folding.topics(corpus, sweep_key, centre, values, burn)
         theta = folding.theta(corpus, z, values)
-        answer = Answer(folding.zbar(corpus, z, theta))
-        values = {**values, reading.theta: theta}
-        trace = run(reading.story, corpus, None, values, answer, key=response_key, prior=True)
-        return z, {name: _response(trace[name]["fn"], trace[name]["value"]) for name in names}
+        zbar = folding.zbar(corpus, z, theta)
+        return _respond(folding, response_key, corpus, zbar, {**values, folding.reading.theta: theta}, repeats)
 
-    settings: dict[str, Any] = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn}
-    parts = [
-        jax.tree.map(lambda leaf: leaf[None], part) for part in folding.run(step, **settings, progress_bar=progress_bar)
-    ]
-    predictions = {}
-    for name in names:
-        draws = np.concatenate([part[name]["draw"] for part in parts])
-        probabilities = (
-            np.concatenate([part[name]["probabilities"] for part in parts])
-            if "probabilities" in parts[0][name]
-            else None
+    return list(folding.run(step, **settings, progress_bar=progress_bar))
+
+
+def _plug_in_parts(folding: Folding, settings: dict, progress_bar: bool) -> list[dict]:
+    """One part a chain: parameters at their means."""
+    fit, reading = folding.fit, folding.reading
+    if not reading.has_words:
+        raise ValueError(
+            f"rule 'plug-in' needs topics of words, and the story {fit.story.name!r} has one topic a document."
         )
-        expected = np.concatenate([part[name].get("mean", part[name]["draw"]) for part in parts])
-        predictions[name] = Prediction(
-            np.asarray(corpus.names), expected.mean(0), draws,
-            expected.reshape(len(folding.chains), -1, *expected.shape[1:]),
-            None if probabilities is None else probabilities.mean(0),
-        )  # fmt: skip
-    return predictions if len(predictions) > 1 else next(iter(predictions.values()))
+    corpus, _ = folding.data
+    paired = documents(reading.corpus, pairs=True)
+    repeats = -(-LEAST_RESPONSES // len(folding.chains))
+
+    @jax.jit
+    def respond(corpus: Documents, key: jax.Array, gamma: jax.Array, phibar: jax.Array, values: dict) -> dict:
+        theta = gamma / gamma.sum(-1, keepdims=True)
+        zbar = jnp.where(corpus.lengths[:, None] > 0, phibar, theta)
+        return _respond(folding, key, corpus, zbar, {**values, reading.theta: theta}, repeats)
+
+    parts = []
+    for chain in folding.chains:
+        values = folding.means(chain)
+        weights = read_weights(reading, corpus, None, values, collapsed=True)
+        gamma, phibar = fold_in(weights.term_topic[:-1].T, weights.proportions, paired)
+        key = jax.random.fold_in(jax.random.key(settings["seed"]), chain)
+        parts.append(jax.tree.map(np.asarray, respond(corpus, key, gamma, phibar, values)))
+    return parts
+
+
+def _respond(
+    folding: Folding, key: jax.Array, corpus: Documents, zbar: jax.Array, values: dict, repeats: int
+) -> dict[str, dict]:
+    """The responses at given topics: draws [repeats, documents, ...], mean, and the probabilities of classes."""
+    reading = folding.reading
+
+    def once(key: jax.Array) -> dict:
+        trace = run(reading.story, corpus, None, values, Answer(zbar), key=key, prior=True)
+        return {name: _response(trace[name]["fn"], trace[name]["value"]) for name in responses(reading)}
+
+    # what lies between topics and response (random effects) is drawn anew each time, and their means are averaged
+    parts = jax.vmap(once)(jax.random.split(key, repeats))
+    return {
+        name: {what: value if what == "draw" else value.mean(0) for what, value in part.items()}
+        for name, part in parts.items()
+    }
+
+
+def _prediction(fit: Fit, corpus: Corpus, parts: list[dict], folding: Folding) -> Prediction:
+    draws = np.concatenate([part["draw"] for part in parts])
+    expected = np.stack([part["mean"] for part in parts])
+    expected = expected.reshape(len(folding.chains), -1, *expected.shape[1:])
+    told: dict[str, Any] = {}
+    if "probabilities" in parts[0]:
+        told = {"probabilities": np.mean([part["probabilities"] for part in parts], axis=0), "classes": fit.classes}
+    return Prediction(np.asarray(corpus.names), expected.mean((0, 1)), draws, expected, **told)
+
+
+def _calibration(fit: Fit, calibrate: Any, predictions: dict, **settings: Any) -> dict[str, Calibration]:
+    """For each response the documents set aside, predicted, and their responses."""
+    try:
+        seen, y = calibrate
+    except (TypeError, ValueError):
+        raise ValueError(
+            "calibrate must be documents that the fit has not seen and their responses, (corpus, y) or (prediction, y)."
+        ) from None
+    if isinstance(seen, Corpus):
+        seen = predict(fit, seen, **settings)
+    told = seen if isinstance(seen, dict) else {next(iter(predictions)): seen}
+    observed = y if isinstance(y, dict) else dict.fromkeys(told, y)
+    return {name: Calibration.of(told[name], observed[name]) for name in predictions}
 
 
 def transform(
@@ -112,8 +208,8 @@ def transform(
     corpus: Corpus,
     *,
     seed: int = 0,
-    most_draws: int = 100,
-    num_burn: int = 20,
+    most_draws: int = 20,
+    num_burn: int = 1,
     progress_bar: bool = False,
 ) -> np.ndarray:
     """Expected topic proportions of new documents given their words, [documents, topics].
@@ -122,12 +218,12 @@ def transform(
     """
     folding = Folding(fit, corpus, chains=[0])
 
-    def step(data: tuple, key: jax.Array, z: Any, values: dict, burn: jax.Array) -> tuple[Any, jax.Array]:
+    def step(data: tuple, key: jax.Array, centre: Any, values: dict, burn: jax.Array) -> jax.Array:
         corpus, _ = data
         if not folding.reading.has_words:
-            return z, _label_probabilities(folding, corpus, values)
-        z = folding.sweeps(corpus, key, z, values, burn + 1)
-        return z, folding.theta(corpus, z, values)
+            return _label_probabilities(folding, corpus, values)
+        z = folding.topics(corpus, key, centre, values, burn)
+        return folding.theta(corpus, z, values)
 
     settings: dict[str, Any] = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn}
     return np.mean(list(folding.run(step, **settings, progress_bar=progress_bar)), axis=0)
@@ -144,7 +240,7 @@ def _response(fn: Any, draw: jax.Array) -> dict[str, jax.Array]:
         # NumPyro's mean of classes, and of a Cauchy, is NaN: the draw stands for it
         out["mean"] = jnp.where(jnp.isnan(fn.mean), draw, jnp.broadcast_to(fn.mean, draw.shape))
     except NotImplementedError:
-        pass  # a distribution without a closed mean: the mean of the draws will do
+        out["mean"] = jnp.asarray(draw, jnp.float32)  # no closed mean: the mean of the draws will do
     return out
 
 

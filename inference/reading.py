@@ -198,7 +198,6 @@ class Reading:
         self.observed = tuple(name for name, (site, _, _) in second.items() if site["is_observed"])
         self.density_axis = {name: _changed_axis(first[name][2], shape) for name, (_, _, shape) in second.items()}
         self._families = {name: _family(site["fn"]) for name, (site, _, _) in second.items()}
-        self.few_values = self._few_values()
         self.parents = self._parents()
         story.dims = self._dims(second)
         if not predicting:
@@ -277,7 +276,8 @@ class Reading:
             for name, site in self.latent.items()
         }
 
-    def _few_values(self) -> dict[str, jax.Array]:
+    @cached_property
+    def few_values(self) -> dict[str, jax.Array]:
         """Some feasible value of every latent site on the few documents."""
 
         @jax.jit
@@ -301,9 +301,10 @@ class Reading:
                 out[THETA], out[BETA] = answer.theta, answer.beta
             return out
 
-        values = dict(self.few_values)
+        # of the values only shapes are looked at
+        values = {name: jnp.zeros(site.shape, int if site.discrete else float) for name, site in self.latent.items()}
         if self.has_words:
-            values[ZBAR] = jnp.full((3, self.num_topics), 1.0 / self.num_topics)
+            values[ZBAR] = jnp.zeros((3, self.num_topics))
         return eval_provenance(densities, **values)
 
     def _refuse_absent_response(self) -> None:

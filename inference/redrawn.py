@@ -25,12 +25,11 @@ class TokenTopics(NamedTuple):
 
 
 def token_topics(
-    fit: Fit, corpus: Corpus, *, chain: int = 0, most_draws: int = 20, num_burn: int = 20, seed: int = 0
+    fit: Fit, corpus: Corpus, *, chain: int = 0, most_draws: int = 20, num_burn: int = 5, seed: int = 0
 ) -> TokenTopics:
     """Draws of z given the words and posterior draws of one chain: z ~ p(z | w, phi_s), the response not seen.
 
-    A chain's topics move by one sweep a draw, after ``num_burn`` sweeps to begin with. Words that the fit has not seen
-    are left out.
+    Every draw has ``num_burn`` exact sweeps behind it. Words that the fit has not seen are left out.
     """
     num_chains = next(iter(fit.global_draws(1).values())).shape[0]
     if not 0 <= chain < num_chains:
@@ -39,9 +38,8 @@ def token_topics(
     if not folding.reading.has_words:
         raise ValueError(f"In the story {fit.story.name!r} words have no topics of their own; use fit.transform.")
 
-    def step(data: tuple, key: jax.Array, z: Any, values: dict, burn: jax.Array) -> tuple[Any, jax.Array]:
-        z = folding.sweeps(data[0], key, z, values, burn + 1)
-        return z, z.topics
+    def step(data: tuple, key: jax.Array, centre: Any, values: dict, burn: jax.Array) -> jax.Array:
+        return folding.topics(data[0], key, centre, values, burn).topics
 
     known = known_words(fit, corpus)
     assert folding.corpus.blocks is not None

@@ -11,6 +11,7 @@ place of (n_dk + alpha_dk). Arrays have documents in their last axis, for which 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -161,11 +162,14 @@ def sweep(
     key: jax.Array, z: Assignments, reading: Reading, corpus: Documents, y: Any, values: dict,
     *, collapsed: bool, supervised: bool, mesh: Mesh | None = None,
 ) -> Assignments:  # fmt: skip
-    """A new topic for every token of the corpus. With a mesh, its devices share the documents."""
+    """A new topic for every token of the corpus. With a mesh, its devices share the documents.
+
+    Assignments without a table of topics and terms stay without one: it takes time that not everybody needs.
+    """
     blocks = corpus.blocks
     assert blocks is not None
-    num_topics, num_terms = z.topic_term.shape
     weights = read_weights(reading, corpus, y, values, collapsed)
+    num_terms, num_topics = weights.term_topic.shape[0] - 1, weights.term_topic.shape[1]
     corpus = corpus.take(jnp.arange(corpus.num_documents))  # without words: they travel in the blocks
     values = {name: value for name, value in values.items() if name != "z"}
 
@@ -197,15 +201,21 @@ def sweep(
     keys = jax.random.split(key, blocks.terms.shape[0])
     shards = (keys, z.topics, blocks.terms, blocks.start, blocks.depth, blocks.rows, blocks.lengths)
     shared = (z.document_topic, weights, (corpus, y, values))
-    if mesh is None:
-        topics, counts = jax.lax.map(lambda shard: one_shard(shard, *shared), shards)
-    else:
-        split, whole = PartitionSpec(mesh.axis_names[0]), PartitionSpec()
-
-        @partial(jax.shard_map, mesh=mesh, in_specs=(split, whole), out_specs=split, check_vma=False)
-        def on_each_device(shards: tuple, shared: tuple) -> tuple:
-            return jax.lax.map(lambda shard: one_shard(shard, *shared), shards)
-
-        topics, counts = on_each_device(shards, shared)
+    topics, counts = over_shards(one_shard, shards, shared, mesh)
     document_topic = counts.reshape(-1, num_topics)[blocks.lane]
+    if z.topic_term is None:
+        return Assignments(topics, document_topic)
     return count(topics, blocks, num_topics, num_terms)._replace(document_topic=document_topic)
+
+
+def over_shards(one_shard: Callable, shards: tuple, shared: tuple, mesh: Mesh | None) -> Any:
+    """``one_shard(shard, *shared)`` for every shard; with a mesh, each device takes its own."""
+    if mesh is None:
+        return jax.lax.map(lambda shard: one_shard(shard, *shared), shards)
+    split, whole = PartitionSpec(mesh.axis_names[0]), PartitionSpec()
+
+    @partial(jax.shard_map, mesh=mesh, in_specs=(split, whole), out_specs=split, check_vma=False)
+    def on_each_device(shards: tuple, shared: tuple) -> Any:
+        return jax.lax.map(lambda shard: one_shard(shard, *shared), shards)
+
+    return on_each_device(shards, shared)

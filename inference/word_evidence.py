@@ -81,14 +81,14 @@ def label_evidence(fit: Fit, corpus: Corpus, *, most_draws: int = 10) -> np.ndar
     # what the label drives, less a response: a latent site that nothing reads
     parts = [part for part in sorted(reading.children([site])) if part == site or part not in reading.latent]
 
-    def step(data: tuple, key: jax.Array, z: None, values: dict, burn: jax.Array) -> tuple[None, jax.Array]:
+    def step(data: tuple, key: jax.Array, centre: None, values: dict, burn: jax.Array) -> jax.Array:
         corpus, _ = data
 
         def log_joint(label: jax.Array) -> jax.Array:
             tried = {**values, site: jnp.full(corpus.num_documents, label, jnp.int32)}
             return reading.document_terms(parts, corpus, None, tried, Answer())
 
-        return z, jax.nn.logsumexp(jax.lax.map(log_joint, jnp.arange(support.shape[0])), axis=0)
+        return jax.nn.logsumexp(jax.lax.map(log_joint, jnp.arange(support.shape[0])), axis=0)
 
     logs = np.stack(list(folding.run(step, seed=0, most_draws=most_draws, num_burn=0)))
     return logs.reshape(len(folding.chains), -1, len(corpus)).astype(float)

@@ -1,0 +1,82 @@
+"""Predictive intervals that hold what they promise: conformal prediction around the model's own interval.
+
+With responses y_i of documents that the fit has not seen, and the model's interval [low_i, high_i] for each, the score
+
+    s_i = max(low_i - y_i, y_i - high_i) / (high_i - low_i)
+
+says by how much of its width the interval would have to grow (or could shrink) to just hold y_i. Grown by the score that a
+share p of them do not exceed, intervals of new documents hold their response with probability p, whatever is wrong with the
+model, as long as new documents are like the old (Romano, Patterson & Candes 2019, with widths in the place of constants).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from .prediction import Prediction
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Predictive draws of documents that the fit has not seen, and their responses."""
+
+    draws: np.ndarray  # [draws, documents, ...]
+    y: np.ndarray  # [documents, ...]
+
+    @classmethod
+    def of(cls, prediction: Prediction, y: Any) -> Calibration:
+        if prediction.probabilities is not None:
+            raise ValueError("calibrate is for intervals of numbers; the response is a class: use .probabilities.")
+        y = np.asarray(y, float)
+        if y.shape != prediction.mean.shape:
+            raise ValueError(
+                f"y of calibrate has shape {y.shape} and the predictions {prediction.mean.shape}; give one response each."
+            )
+        labelled = ~np.isnan(y.reshape(len(y), -1)).any(1)
+        if labelled.sum() < 20:
+            raise ValueError(
+                f"calibrate has {labelled.sum()} documents with a response; give 20 at least, better some hundreds."
+            )
+        return cls(prediction.draws[:, labelled], y[labelled])
+
+    def growth(self, probability: float) -> np.ndarray:
+        """By how much of their width intervals must grow on either side, one number for each part of the response."""
+        low, high = bounds(self.draws, probability)
+        score = np.sort(np.maximum(low - self.y, self.y - high) / widths(low, high), axis=0)
+        # the score of the next document is as likely to be in any place among these
+        place = int(np.ceil((len(score) + 1) * probability)) - 1
+        if place >= len(score):
+            raise ValueError(
+                f"{len(score)} documents in calibrate are too few for an interval of {probability}; give "
+                f"{int(np.ceil(probability / (1 - probability)))} at least, or ask for less."
+            )
+        return score[place]
+
+
+def bounds(draws: np.ndarray, probability: float) -> tuple[np.ndarray, np.ndarray]:
+    """Central interval of the draws, over their first axis."""
+    tail = (1 - probability) / 2
+    low, high = np.quantile(draws, [tail, 1 - tail], axis=0)
+    return low, high
+
+
+def widths(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """high - low, kept above zero: draws of a count can all be the same."""
+    width = high - low
+    return np.maximum(width, 1e-3 * np.mean(width, axis=0) + np.finfo(float).tiny)
+
+
+def calibrated(draws: np.ndarray, probability: float, calibration: Calibration) -> tuple[np.ndarray, np.ndarray]:
+    """The central interval grown by what the calibration asks for, inside the range that draws show to be possible."""
+    low, high = bounds(draws, probability)
+    step = calibration.growth(probability) * widths(low, high)
+    low, high = low - step, high + step
+    low, high = np.minimum(low, (low + high) / 2), np.maximum(high, (low + high) / 2)  # shrunk past each other
+    every = np.concatenate([draws, calibration.draws], axis=1)
+    if not np.any(every % 1):  # counts
+        low, high = np.ceil(low), np.floor(high)
+    return (np.maximum(low, 0.0) if every.min() >= 0 else low), high
