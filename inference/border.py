@@ -25,6 +25,18 @@ def check_corpus(corpus: Any) -> None:
         )
 
 
+def check_covariates(corpus: Corpus, names: Any) -> None:
+    """Covariates that the story is told to read have a value for every document."""
+    columns = corpus.covariates
+    for name in names if isinstance(names, list | tuple | np.ndarray) else ():
+        if isinstance(name, str) and name in columns and columns[name].isna().any():
+            row = int(np.argmax(columns[name].isna()))
+            raise ValueError(
+                f"covariates has {str(name)!r}, which is missing for document {str(corpus.names[row])!r}; "
+                "fill it, or leave such documents out."
+            )
+
+
 def check_response(story: Story, corpus: Corpus, y: Any) -> Any:
     """y as float arrays with one row a document, NaN where unlabelled; some documents must be labelled."""
     if y is None:

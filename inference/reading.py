@@ -401,11 +401,12 @@ def _changed_axis(small: tuple[int, ...], large: tuple[int, ...]) -> int | None:
 
 def read(function: Callable, corpus: Corpus, y: Any, arguments: Mapping[str, Any]) -> Reading:
     """Check what the user gave and read the story."""
-    from .border import check_corpus, check_response
+    from .border import check_corpus, check_covariates, check_response
     from .observed import check_support, check_variety, observed
 
     story = Story(function, arguments)
     check_corpus(corpus)
+    check_covariates(corpus, story.arguments.get("covariates", ()))
     codes, story.classes = labels_as_codes(y)
     reading = Reading(story, corpus, check_response(story, corpus, codes))
     if story.classes is not None:

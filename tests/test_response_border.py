@@ -14,7 +14,9 @@ from topiczoo.corpora import Corpus
 from topiczoo.models import draw_words, slda_glm
 
 COUNTS = stories.small()[0].counts
-CORPUS = Corpus.from_counts(COUNTS, covariates={"age": np.arange(12.0), "town": ["a", "b"] * 6})
+CORPUS = Corpus.from_counts(COUNTS, covariates={
+    "age": np.arange(12.0), "town": ["a", "b"] * 6, "income": [1.0, np.nan] * 6,
+})  # fmt: skip
 THREE = np.arange(12) % 3.0
 LABELS = np.array(["bad", "good", "ok"])[np.arange(12) % 3]
 TWO_COLUMNS = np.stack([THREE, THREE**2], 1)
@@ -109,9 +111,12 @@ CASES = {
     "several responses": ({"y": THREE}, {}, "y is a dict of 'y', but slda_glm has one response; give an array"),
     "covariate that is not there": (
         THREE, {"covariates": ["height"]},
-        r"covariates has 'height', which is no numeric column .*\(there are 'age'\); add it",
+        r"covariates has 'height', which is no numeric column .*\(there are 'age', 'income'\); add it",
     ),
     "covariate of text": (THREE, {"covariates": ["age", "town"]}, "covariates has 'town', which is no numeric column"),
+    "covariate with gaps": (
+        THREE, {"covariates": ["income"]}, "covariates has 'income', which is missing for document '1'; fill it",
+    ),
     "bare covariate": (THREE, {"covariates": "age"}, r"covariates is the bare string 'age'; give a list, \['age'\]"),
 }  # fmt: skip
 
