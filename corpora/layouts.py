@@ -16,6 +16,7 @@ import pandas as pd
 from .corpus import Corpus
 
 WIDTH = 64  # documents of a block: 64 x 50 topics of float32 stay in a core's first cache
+WIDTH_OF_ACCELERATORS = 4096  # they would rather have many documents side by side than few steps
 
 
 class Pairs(NamedTuple):
@@ -137,9 +138,10 @@ def distinct_pairs(corpus: Corpus) -> Pairs:
     )
 
 
-def token_blocks(corpus: Corpus, shards: int = 1, width: int = WIDTH) -> Blocks:
+def token_blocks(corpus: Corpus, shards: int = 1) -> Blocks:
     """Blocks of documents of like length, dealt to shards in turn so that all have about equal work."""
     lengths = corpus.lengths
+    width = WIDTH if jax.default_backend() == "cpu" else WIDTH_OF_ACCELERATORS
     width = min(width, 2 ** int(np.ceil(np.log2(max(corpus.num_documents / shards, 1)))))
     num_blocks = -(-corpus.num_documents // (width * shards))
     order = np.full(num_blocks * shards * width, -1)

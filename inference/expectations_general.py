@@ -4,8 +4,9 @@ eta moves by Newton's step on sum_d F_d(m_d(eta), v_d(eta)) + log p(eta), with
 
     gradient  sum_d phibar_d F_m' + 2 S_d eta F_v,    Hessian  sum_d phibar_d phibar_d' F_mm + 2 S_d F_v
 
-where v_d = eta' S_d eta and S_d = (diag sum_n phi_n - sum_n phi_n phi_n') / N^2. For a normal response that is equation 10,
-solved at once. Other parameters move by L-BFGS. Steps are halved until the bound rises.
+where v_d = eta' S_d eta and S_d = (diag sum_n phi_n - sum_n phi_n phi_n') / N^2; of the products of phi in the Hessian only
+those of one predictor with itself are kept. For a normal response that is equation 10, solved at once. Other parameters
+move by L-BFGS. Steps are halved until the bound rises.
 """
 
 from __future__ import annotations
@@ -16,18 +17,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jax.scipy.special import digamma
 from numpyro.distributions import biject_to
 from scipy.optimize import minimize
 
 from topiczoo.corpora.layouts import distinct_pairs
 
 from .expectations import Marginals, Settings, expected_log, fit_alpha, refuse
-from .expectations_glm import GlmResponse, Settled, no_less_than_rounding, second_moments, settle_glm
+from .expectations_glm import GlmResponse, Settled, no_less_than_rounding, settle_glm, slopes, squared_means
 from .expectations_words import pair_blocks, read_words
 from .reading import Reading
-
-NEWTON_STEPS = 2  # in one M-step
+from .special import digamma
+from .sweep import mesh_of_devices
 
 
 class GlmState(NamedTuple):
@@ -37,7 +37,7 @@ class GlmState(NamedTuple):
     alpha: np.ndarray  # [K] or [D, K]
     values: dict[str, jax.Array]  # eta and the response's other parameters
     settled: Any  # Settled, once there was an E-step
-    counts: np.ndarray  # [K, V] expected
+    sums: Any  # Sums, once there was an E-step
 
 
 class GlmWords:
@@ -51,6 +51,7 @@ class GlmWords:
         if extra := sorted((set(reading.latent) | set(reading.observed)) - known):
             refuse(reading, extra[0], "it is neither part of the words nor of their response")
         self.num_topics = len(self.topics.prior)
+        self.mesh = mesh_of_devices()
         self.pairs = pair_blocks(distinct_pairs(reading.corpus), *reading.corpus.counts.shape)
         self.lengths = jnp.asarray(reading.corpus.lengths, jnp.float32)
         self.size = int(np.prod(self.response.shape[1:], dtype=int))
@@ -61,7 +62,7 @@ class GlmWords:
 
     def start(self, rng: np.random.Generator) -> GlmState:
         """Section 3 of the paper: eta on a grid, topics uniform (plus noise)."""
-        return GlmState(self.topics.start(rng), self.alpha, self.response.start(), None, np.zeros(0))
+        return GlmState(self.topics.start(rng), self.alpha, self.response.start(), None, None)
 
     def _log_beta(self, topics: np.ndarray) -> jax.Array:
         return jnp.asarray(self.topics.log_mean(topics).T, jnp.float32)
@@ -74,20 +75,21 @@ class GlmWords:
             tokens, nothing = self.lengths[:, None] / num_topics + 0 * alpha, jnp.zeros((num_documents, size))
             covariance = jnp.zeros((num_documents, size, size))
             start = Settled(alpha + tokens, 0 * alpha, nothing, tokens, nothing, covariance, jnp.zeros(num_documents))
-        settled, counts = settle_glm(
+        settled, sums = settle_glm(
             self.response, self.response.data, self.pairs, self._log_beta(state.topics), alpha, state.values, start,
-            self.settings.e_tolerance, self.settings.e_iterations,
+            self.settings.e_tolerance, self.settings.e_iterations, deepest=self.pairs.deepest, mesh=self.mesh,
         )  # fmt: skip
-        return state._replace(settled=settled, counts=np.asarray(counts, np.float64).T)
+        return state._replace(settled=settled, sums=sums)
 
     def maximise(self, state: GlmState, fresh: bool) -> GlmState:
         alpha = state.alpha
         if self.settings.estimate_alpha and not fresh:
             alpha = fit_alpha(alpha, expected_log(np.asarray(state.settled.gamma, np.float64)))
-        values = state.values
-        for _ in range(NEWTON_STEPS):
-            values = self._move_others(self._move_eta(values, state), state)
-        return state._replace(topics=self.topics.update(state.counts), alpha=alpha, values=values)
+        values, *moments = self._move_eta(state)
+        counts = np.asarray(state.sums.counts, np.float64).T
+        return state._replace(
+            topics=self.topics.update(counts), alpha=alpha, values=self._move_others(values, *moments)
+        )
 
     # the response's parameters
 
@@ -98,48 +100,40 @@ class GlmWords:
 
     def _derivatives(self, values: dict, mean: jax.Array, covariance: jax.Array) -> tuple:
         def expected(mean: jax.Array, covariance: jax.Array) -> jax.Array:
-            return self.response.terms(values, *self.response.data, mean, covariance).sum()
+            return self.response.terms(values, *self.response.data, mean.T, jnp.moveaxis(covariance, -1, 0)).sum()
 
-        slope, curve = jax.grad(expected, (0, 1))(mean, covariance)
-        bend = jax.vmap(
-            lambda d: jax.jvp(lambda m: jax.grad(expected)(m, covariance), (mean,), (jnp.broadcast_to(d, mean.shape),))[
-                1
-            ],
-            out_axes=1,
-        )(jnp.eye(self.size))
+        slope, curve, bend = slopes(expected, mean.T, jnp.moveaxis(covariance, 0, -1))
 
         def prior(eta: jax.Array) -> jax.Array:
             return self.response.log_prior({**values, self.response.eta: eta.reshape(self.response.shape)})
 
         eta = values[self.response.eta].ravel()
-        return slope, bend, (curve + curve.swapaxes(1, 2)) / 2, jax.grad(prior)(eta), jax.hessian(prior)(eta)
+        of_documents = slope.T, jnp.moveaxis(bend, -1, 0), jnp.moveaxis(curve, -1, 0)
+        return *of_documents, jax.grad(prior)(eta), jax.hessian(prior)(eta)
 
-    def _moments(self, values: dict, state: GlmState, weight: Any = None) -> tuple:
-        """Mean [D, C] and covariance [D, C, C] of the predictor under the E-step's phi and any eta."""
-        eta, tokens = values[self.response.eta].reshape(self.num_topics, -1), state.settled.tokens
-        if weight is None:
-            weight = jnp.zeros((len(tokens), self.size, self.size))
-        gamma = state.settled.gamma
+    def _moments(self, eta: jax.Array, state: GlmState) -> tuple[jax.Array, jax.Array]:
+        """Mean [D, C] and covariance [D, C, C] of the predictor under the E-step's phi and any eta [K, C]."""
+        tokens, gamma = state.settled.tokens, state.settled.gamma
         weights = digamma(gamma) - digamma(gamma.sum(-1, keepdims=True)) + state.settled.tilt  # as the E-step left them
-        outer, products = second_moments(self.pairs, self._log_beta(state.topics), weights, eta, weight)
+        outer = squared_means(self.pairs, self._log_beta(state.topics), weights, eta, self.mesh)
         length = jnp.maximum(self.lengths, 1.0)[:, None]
         second = jnp.einsum("kc,dk,ke->ced", eta, tokens, eta)
         spread = jnp.moveaxis(no_less_than_rounding(second, jnp.moveaxis(outer, 0, -1)), -1, 0)
-        return tokens @ eta / length, spread / length[..., None] ** 2, products
+        return tokens @ eta / length, spread / length[..., None] ** 2
 
-    def _move_eta(self, values: dict, state: GlmState) -> dict:
-        mean, covariance, _ = self._moments(values, state)
+    def _move_eta(self, state: GlmState) -> tuple[dict, jax.Array, jax.Array]:
+        """The response's parameters with eta moved, and mean and covariance of the predictor there."""
+        values, settled, sums = state.values, state.settled, state.sums
+        mean, covariance = settled.mean, settled.covariance
         slope, bend, curve, prior_slope, prior_bend = self._slopes(values, mean, covariance)
-        tokens, length = state.settled.tokens, jnp.maximum(self.lengths, 1.0)[:, None]
-        weight = curve / length[..., None] ** 2
-        _, _, products = self._moments(values, state, weight)
-        # sum_d F_v,d S_d as [C, C, K, K]
-        diagonal = jnp.einsum("dce,dk->cek", weight, tokens)
-        second = diagonal[..., None] * jnp.eye(self.num_topics) - products
+        tokens, length = settled.tokens, jnp.maximum(self.lengths, 1.0)[:, None]
+        weight, phibar = curve / length[..., None] ** 2, tokens / length
         eta = values[self.response.eta].reshape(self.num_topics, -1)
-        phibar = tokens / length
-        gradient = phibar.T @ slope + 2 * jnp.einsum("cekl,le->kc", second, eta)
-        hessian = jnp.einsum("dk,dce,dl->kcle", phibar, bend, phibar) + 2 * jnp.einsum("cekl->kcle", second)
+        gradient = phibar.T @ slope + 2 * (jnp.einsum("dk,dce,ke->kc", tokens, weight, eta) - sums.pull)
+        each, topics = jnp.arange(self.size), jnp.arange(self.num_topics)
+        hessian = jnp.einsum("dk,dce,dl->kcle", phibar, bend, phibar)
+        hessian = hessian.at[topics, :, topics, :].add(2 * jnp.einsum("dce,dk->kce", weight, tokens))
+        hessian = hessian.at[:, each, :, each].add(-2 * sums.products)
         n = self.num_topics * self.size
         ascent = np.asarray(gradient.ravel() + prior_slope, np.float64)
         bend_of_eta = np.asarray(hessian.reshape(n, n) + prior_bend, np.float64)
@@ -150,9 +144,10 @@ class GlmWords:
         for halvings in range(12):
             moved = jnp.asarray(np.ravel(eta) + move / 2**halvings, jnp.float32).reshape(self.response.shape)
             new = {**values, self.response.eta: moved}
-            if float(self._objective(new, *self._moments(new, state)[:2])) >= old:
-                return new
-        return values
+            moments = self._moments(moved.reshape(self.num_topics, -1), state)
+            if float(self._objective(new, *moments)) >= old:
+                return new, *moments
+        return values, mean, covariance
 
     def _loss_of_others(self, flat: jax.Array, eta: jax.Array, mean: jax.Array, covariance: jax.Array) -> jax.Array:
         return -self._expected({**self._constrained(flat), self.response.eta: eta}, mean, covariance)
@@ -161,12 +156,11 @@ class GlmWords:
         free = self._unravel(flat)
         return {name: biject_to(self.reading.latent[name].fn.support)(free[name]) for name in free}
 
-    def _move_others(self, values: dict, state: GlmState) -> dict:
+    def _move_others(self, values: dict, mean: jax.Array, covariance: jax.Array) -> dict:
         if not self.response.others:
             return values
         free = {n: biject_to(self.reading.latent[n].fn.support).inv(values[n]) for n in self.response.others}
         flat, self._unravel = ravel_pytree(free)
-        mean, covariance, _ = self._moments(values, state)
 
         def loss(x: np.ndarray) -> tuple[float, np.ndarray]:
             at = jnp.asarray(x, jnp.float32)

@@ -16,20 +16,23 @@ Equation numbers are those of Blei & McAuliffe (2007).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import digamma, gammaln
+from jax.sharding import Mesh
 
 from topiczoo.corpora.layouts import documents
 
 from .expectations import refuse
-from .expectations_words import PairBlocks
+from .expectations_words import Chunk, PairBlocks, Weighed, out_of_logs, phi_at
 from .marginal import sigma_points
 from .reading import ZBAR, Answer, Reading, run, total
+from .special import digamma, gammaln
+from .sweep import CHUNK, look_up, over_shards, room, topics_of_terms, with_margin
 
 NODES = 9
 SMALLEST_STEP = 1 / 64  # of a document's tilt; below it the document rests
@@ -128,135 +131,188 @@ def no_less_than_rounding(second: jax.Array, outer: jax.Array) -> jax.Array:
     return covariance.at[each, each].add(2e-6 * second[each, each].sum(0))
 
 
-def _phi(pairs: PairBlocks, log_beta: jax.Array, place: jax.Array, weights: jax.Array) -> tuple:
-    """count * phi of the pairs at a place, [K, width], count * log of phi's normaliser, phi, and the terms."""
-    term, count = pairs.blocks.terms[0, place], pairs.repeats[place]
-    logits = weights + log_beta.at[term].get(mode="clip").T  # clip: padding
-    top = logits.max(0)
-    weight = jnp.exp(logits - top)
-    mass = weight.sum(0)
-    phi = weight / mass
-    return phi * count, count * (top + jnp.log(mass)), phi, term
+class Sums(NamedTuple):
+    """What the M-step needs of phi, summed over all pairs, with F_v the response's slope in the predictor's covariance."""
+
+    counts: jax.Array  # [V, K], the sums of equation 8
+    products: jax.Array  # [C, K, K], sum_d F_v,cc / N^2 sum_n phi_n phi_n'
+    pull: jax.Array  # [K, C], sum_d sum_n phi_n (F_v eta' phi_n)' / N^2
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jax.jit, static_argnames=("response", "deepest", "mesh"))
 def settle_glm(
     response: GlmResponse, data: tuple, pairs: PairBlocks, log_beta: jax.Array, alpha: jax.Array, values: dict,
-    start: Settled, e_tolerance: float, e_iterations: int,
-) -> tuple[Settled, jax.Array]:  # fmt: skip
-    """The E-step from a given state, and expected counts [V, K]. ``alpha`` is [D, K], ``log_beta`` [V, K]."""
-    blocks = pairs.blocks
-    eta = values[response.eta].reshape(values[response.eta].shape[0], -1)  # [K, C]
-    corpus, y = data
+    start: Settled, e_tolerance: float, e_iterations: int, *, deepest: int, mesh: Mesh | None = None,
+) -> tuple[Settled, Sums]:  # fmt: skip
+    """The E-step from a given state. ``alpha`` is [D, K], ``log_beta`` [V, K]."""
 
-    def block(b: jax.Array, carry: tuple) -> tuple:
-        counts, out = carry
-        rows, first, depth = blocks.rows[0, b], blocks.start[0, b], blocks.depth[0, b]
-        inside = blocks.lengths[0, b] > 0
-        prior = alpha[rows].T
-        length = jnp.maximum(corpus.lengths[rows], 1.0)
-        few = corpus.take(rows), jax.tree.map(lambda leaf: leaf[rows], y)
-        constant = gammaln(prior.sum(0)) - gammaln(prior).sum(0)
+    def one_shard(
+        shard: tuple, log_beta: jax.Array, alpha: jax.Array, values: dict, begin: Settled, rest: tuple
+    ) -> tuple:
+        terms, repeats, firsts, depths, rows_of, lengths_of = shard
+        terms, repeats = with_margin(terms, log_beta.shape[0]), with_margin(repeats, 0)
+        (corpus, y), e_tolerance, e_iterations = rest
+        beta_of_terms = out_of_logs(log_beta)
+        eta = values[response.eta].reshape(log_beta.shape[1], -1)  # [K, C]
+        num_topics, size = eta.shape
 
-        def expected(mean: jax.Array, covariance: jax.Array) -> jax.Array:
-            return response.terms(values, *few, mean.T, jnp.moveaxis(covariance, -1, 0))
+        def block(b: jax.Array, carry: tuple) -> tuple:
+            sums, out, beta = carry
+            rows, first, depth = rows_of[b], firsts[b], depths[b]
+            beta = look_up(beta, beta_of_terms, terms, first, depth)
+            few = corpus.take(rows), jax.tree.map(lambda leaf: leaf[rows], y)
+            length = jnp.maximum(few[0].lengths, 1.0)
+            lanes = _Block(response, values, eta, alpha[rows].T, length, few, beta, repeats, first, depth)
+            at = lanes.evaluate(begin.gamma[rows].T, begin.tilt[rows].T, begin.linear[rows].T)
+            state = 0, at, jnp.ones(len(rows)), lengths_of[b] > 0
+            state = jax.lax.while_loop(
+                lambda state: (state[0] < e_iterations) & state[3].any(), partial(lanes.step, e_tolerance), state
+            )
+            at = state[1]
+            weighed = Weighed.of(expected_log_of(at.gamma) + at.tilt)
+            curve = slopes(lanes.summed, at.mean, at.covariance)[1] / length**2
 
-        def summed(mean: jax.Array, covariance: jax.Array) -> jax.Array:
-            return expected(mean, covariance).sum()
+            def add(chunk: jax.Array, sums: Sums) -> Sums:
+                part = Chunk.of(beta, terms, repeats, (first, depth), chunk, weighed)
+                factor = jnp.tile(curve, (1, 1, CHUNK))  # [C, C, pairs]
+                own = jnp.stack([(part.counted * factor[c, c][:, None]).T @ part.phi for c in range(size)])
+                pull = part.counted.T @ jnp.einsum("cep,pe->pc", factor, part.phi @ eta)
+                return Sums(part.add(sums.counts), sums.products + own, sums.pull + pull)
 
-        def evaluate(gamma: jax.Array, tilt: jax.Array, linear: jax.Array) -> _Lanes:
-            e_log_theta = digamma(gamma) - digamma(gamma.sum(0))
+            sums = jax.lax.fori_loop(0, -(-depth // CHUNK), add, sums)
+            settled = Settled(
+                at.gamma.T, at.tilt.T, at.linear.T, at.tokens.T, at.mean.T, jnp.moveaxis(at.covariance, -1, 0), at.bound
+            )
+            return sums, jax.tree.map(lambda whole, part: whole.at[b].set(part), out, settled), beta
 
-            def place(n: jax.Array, carry: tuple) -> tuple:
-                tokens, words, outer = carry
-                here, log_mass, phi, _ = _phi(pairs, log_beta, first + n, e_log_theta + tilt)
-                mean = eta.T @ phi
-                return tokens + here, words + log_mass, outer + (mean * pairs.repeats[first + n])[:, None] * mean
+        out = jax.tree.map(lambda leaf: jnp.zeros((*rows_of.shape, *leaf.shape[1:])), begin)
+        sums = Sums(jnp.zeros_like(beta_of_terms), jnp.zeros((size, num_topics, num_topics)), jnp.zeros_like(eta))
+        buffer = room(deepest, num_topics, rows_of.shape[1])
+        return jax.lax.fori_loop(0, rows_of.shape[0], block, (sums, out, buffer))[:2]
 
-            width, size = gamma.shape[1], eta.shape[1]
-            zero = jnp.zeros_like(gamma), jnp.zeros(width), jnp.zeros((size, size, width))
-            tokens, words, outer = jax.lax.fori_loop(0, depth, place, zero)
-            mean = eta.T @ tokens / length
-            covariance = no_less_than_rounding(jnp.einsum("kc,kw,ke->cew", eta, tokens, eta), outer) / length**2
-            proportions = ((prior - gamma) * e_log_theta + gammaln(gamma)).sum(0) - gammaln(gamma.sum(0))
-            words = words - (tokens * tilt).sum(0)
-            bound = words + proportions + constant + expected(mean, covariance)
-            return _Lanes(gamma, tilt, linear, tokens, mean, covariance, bound)
-
-        def step(state: tuple) -> tuple:
-            i, old, size, moving = state
-            slope, curve = jax.grad(summed, (0, 1))(old.mean, old.covariance)
-            # F_mm [C, C, width]: a document's terms read no other's mean, so one direction a predictor gives it
-            bend = jax.vmap(
-                lambda direction: jax.jvp(
-                    lambda mean: jax.grad(summed)(mean, old.covariance),
-                    (old.mean,),
-                    (jnp.broadcast_to(direction[:, None], old.mean.shape),),
-                )[1]
-            )(jnp.eye(eta.shape[1]))
-            square = (curve + jnp.swapaxes(curve, 0, 1)) / 2 / length**2
-            target = slope / length - 2 * jnp.einsum("cew,ew->cw", square, old.mean)
-            newton = jnp.eye(eta.shape[1]) - jnp.einsum("cew,efw->wcf", bend, old.covariance)
-            move = jnp.linalg.solve(newton, (target - old.linear).T[..., None])[..., 0].T
-            linear = old.linear + move
-            tilt = eta @ linear + jnp.einsum("kc,cew,ke->kw", eta, square, eta)
-            new = evaluate(prior + old.tokens, old.tilt + size * (tilt - old.tilt), old.linear + size * move)
-            better = moving & (new.bound >= old.bound)
-            gain = jnp.abs(new.bound - old.bound) > e_tolerance * jnp.abs(new.bound)
-            kept = jax.tree.map(lambda new, old: jnp.where(better, new, old), new, old)
-            size = jnp.where(better, jnp.minimum(2 * size, 1.0), size / 2)
-            return i + 1, kept, size, moving & (jnp.where(better, gain, size > SMALLEST_STEP))
-
-        lanes = evaluate(start.gamma[rows].T, start.tilt[rows].T, start.linear[rows].T)
-        state = 0, lanes, jnp.ones(len(rows)), inside
-        state = jax.lax.while_loop(lambda state: (state[0] < e_iterations) & state[3].any(), step, state)
-        lanes = state[1]
-        e_log_theta = digamma(lanes.gamma) - digamma(lanes.gamma.sum(0))
-        weights = e_log_theta + lanes.tilt
-
-        def add(n: jax.Array, counts: jax.Array) -> jax.Array:
-            here, _, _, term = _phi(pairs, log_beta, first + n, weights)
-            return counts.at[term].add(here.T)
-
-        counts = jax.lax.fori_loop(0, depth, add, counts)
-        settled = Settled(
-            lanes.gamma.T, lanes.tilt.T, lanes.linear.T, lanes.tokens.T, lanes.mean.T,
-            jnp.moveaxis(lanes.covariance, -1, 0), lanes.bound,
-        )  # fmt: skip
-        return counts, jax.tree.map(lambda whole, part: whole.at[b].set(part), out, settled)
-
-    shape = blocks.rows.shape[1:]
-    out = jax.tree.map(lambda leaf: jnp.zeros((*shape, *leaf.shape[1:])), start)
-    counts, out = jax.lax.fori_loop(0, shape[0], block, (jnp.zeros_like(log_beta), out))
-    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[blocks.lane], out), counts
+    limits = jnp.asarray(e_tolerance), jnp.asarray(e_iterations)
+    sums, out = over_shards(one_shard, pairs.shards, (log_beta, alpha, values, start, (data, *limits)), mesh)
+    sums = jax.tree.map(lambda leaf: leaf.sum(0), sums)
+    settled = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[3:])[pairs.blocks.lane], out)
+    return settled, sums._replace(counts=sums.counts[:-1])
 
 
-@jax.jit
-def second_moments(
-    pairs: PairBlocks, log_beta: jax.Array, weights: jax.Array, eta: jax.Array, weight: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Of phi at given log weights of topics [D, K]: sum_n (eta . phi_n)(eta . phi_n)' of each document, [D, C, C], and
-    sum_d weight_d,ce sum_n phi_dn phi_dn' [C, C, K, K], for weights [D, C, C]."""
-    blocks = pairs.blocks
-    num_topics, size = eta.shape
+def times(eta: jax.Array, phi: jax.Array) -> jax.Array:
+    """eta' phi, [C, width]; a product of a vector and a matrix is quicker than one of two matrices."""
+    return (eta[:, 0] @ phi)[None] if eta.shape[1] == 1 else eta.T @ phi
 
-    def block(b: jax.Array, carry: tuple) -> tuple:
-        products, outers = carry
-        rows, first = blocks.rows[0, b], blocks.start[0, b]
-        here, scale = weights[rows].T, jnp.moveaxis(weight[rows], 0, -1)
+
+def expected_log_of(gamma: jax.Array) -> jax.Array:
+    """E[log theta], topics first."""
+    return digamma(gamma) - digamma(gamma.sum(0))
+
+
+class _Block(NamedTuple):
+    """A block of documents and all that its E-step reads."""
+
+    response: GlmResponse
+    values: dict
+    eta: jax.Array  # [K, C]
+    prior: jax.Array  # [K, width]
+    length: jax.Array  # [width]
+    few: tuple[Any, Any]  # the documents and their responses
+    beta: jax.Array  # [places, K, width]
+    repeats: jax.Array
+    first: jax.Array
+    depth: jax.Array
+
+    def expected(self, mean: jax.Array, covariance: jax.Array) -> jax.Array:
+        return self.response.terms(self.values, *self.few, mean.T, jnp.moveaxis(covariance, -1, 0))
+
+    def summed(self, mean: jax.Array, covariance: jax.Array) -> jax.Array:
+        return self.expected(mean, covariance).sum()
+
+    def evaluate(self, gamma: jax.Array, tilt: jax.Array, linear: jax.Array) -> _Lanes:
+        """The bound at gamma and a tilt, with what follows from them."""
+        eta, prior, length = self.eta, self.prior, self.length
+        e_log_theta = expected_log_of(gamma)
+        weighed = Weighed.of(e_log_theta + tilt)
 
         def place(n: jax.Array, carry: tuple) -> tuple:
-            products, outer = carry
-            counted, _, phi, _ = _phi(pairs, log_beta, first + n, here)
-            mean = eta.T @ phi
-            products = products + jnp.einsum("kw,cew,lw->cekl", counted, scale, phi)
-            return products, outer + (mean * pairs.repeats[first + n])[:, None] * mean
+            tokens, words, outer = carry
+            product, scale = phi_at(self.beta[n], weighed)
+            repeat = self.repeats[self.first + n]
+            mean = times(eta, product) * scale
+            words = words + repeat * (weighed.top - jnp.log(scale))
+            return tokens + product * (scale * repeat), words, outer + (mean * repeat)[:, None] * mean
 
-        start = products, jnp.zeros((size, size, len(rows)))
-        products, outer = jax.lax.fori_loop(0, blocks.depth[0, b], place, start)
-        return products, outers.at[b].set(jnp.moveaxis(outer, -1, 0))
+        width, size = gamma.shape[1], eta.shape[1]
+        nothing = jnp.zeros_like(gamma), jnp.zeros(width), jnp.zeros((size, size, width))
+        tokens, words, outer = jax.lax.fori_loop(0, self.depth, place, nothing)
+        mean = eta.T @ tokens / length
+        covariance = no_less_than_rounding(jnp.einsum("kc,kw,ke->cew", eta, tokens, eta), outer) / length**2
+        proportions = ((prior - gamma) * e_log_theta + gammaln(gamma)).sum(0) - gammaln(gamma.sum(0))
+        constant = gammaln(prior.sum(0)) - gammaln(prior).sum(0)
+        words = words - (tokens * tilt).sum(0)
+        bound = words + proportions + constant + self.expected(mean, covariance)
+        return _Lanes(gamma, tilt, linear, tokens, mean, covariance, bound)
 
-    shape = blocks.rows.shape[1:]
-    carry = jnp.zeros((size, size, num_topics, num_topics)), jnp.zeros((*shape, size, size))
-    products, outers = jax.lax.fori_loop(0, shape[0], block, carry)
-    return outers.reshape(-1, size, size)[blocks.lane], products
+    def step(self, e_tolerance: jax.Array, state: tuple) -> tuple:
+        """Move gamma and the tilt of all documents that still move."""
+        i, old, size, moving = state
+        eta, length = self.eta, self.length
+        slope, curve, bend = slopes(self.summed, old.mean, old.covariance)
+        square = curve / length**2
+        target = slope / length - 2 * jnp.einsum("cew,ew->cw", square, old.mean)
+        newton = jnp.eye(eta.shape[1]) - jnp.einsum("cew,efw->wcf", bend, old.covariance)
+        move = jnp.linalg.solve(newton, (target - old.linear).T[..., None])[..., 0].T
+        linear = old.linear + move
+        tilt = eta @ linear + jnp.einsum("kc,cew,ke->kw", eta, square, eta)
+        new = self.evaluate(self.prior + old.tokens, old.tilt + size * (tilt - old.tilt), old.linear + size * move)
+        better = moving & (new.bound >= old.bound)
+        gain = jnp.abs(new.bound - old.bound) > e_tolerance * jnp.abs(new.bound)
+        kept = jax.tree.map(lambda new, old: jnp.where(better, new, old), new, old)
+        size = jnp.where(better, jnp.minimum(2 * size, 1.0), size / 2)
+        return i + 1, kept, size, moving & (jnp.where(better, gain, size > SMALLEST_STEP))
+
+
+def slopes(expected: Callable, mean: jax.Array, covariance: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """F_m [C, D], F_v [C, C, D] and F_mm [C, C, D] of a sum over documents that read no other's mean [C, D]."""
+    slope, curve = jax.grad(expected, (0, 1))(mean, covariance)
+
+    def along(direction: jax.Array) -> jax.Array:
+        moved = jnp.broadcast_to(direction[:, None], mean.shape)
+        return jax.jvp(lambda mean: jax.grad(expected)(mean, covariance), (mean,), (moved,))[1]
+
+    bend = jax.vmap(along)(jnp.eye(mean.shape[0]))  # one direction a predictor gives F_mm of all documents
+    return slope, (curve + jnp.swapaxes(curve, 0, 1)) / 2, bend
+
+
+@partial(jax.jit, static_argnames="mesh")
+def squared_means(
+    pairs: PairBlocks, log_beta: jax.Array, weights: jax.Array, eta: jax.Array, mesh: Mesh | None = None
+) -> jax.Array:
+    """sum_n (eta . phi_n)(eta . phi_n)' of each document, [D, C, C], of phi at given log weights of topics [D, K]."""
+    size = eta.shape[1]
+
+    def one_shard(shard: tuple, log_beta: jax.Array, weights: jax.Array, eta: jax.Array) -> jax.Array:
+        terms, repeats, firsts, depths, rows_of, _ = shard
+        terms, repeats = with_margin(terms, log_beta.shape[0]), with_margin(repeats, 0)
+        beta_of_terms = out_of_logs(log_beta)
+
+        def block(b: jax.Array) -> jax.Array:
+            weighed = Weighed.of(weights[rows_of[b]].T)
+
+            def add(chunk: jax.Array, outer: jax.Array) -> jax.Array:
+                beta = topics_of_terms(beta_of_terms, terms, firsts[b] + chunk * CHUNK)
+
+                def place(i: jax.Array, outer: jax.Array) -> jax.Array:
+                    product, scale = phi_at(beta[i], weighed)
+                    mean = times(eta, product) * scale
+                    return outer + (mean * repeats[firsts[b] + chunk * CHUNK + i])[:, None] * mean
+
+                return jax.lax.fori_loop(0, jnp.minimum(depths[b] - chunk * CHUNK, CHUNK), place, outer)
+
+            nothing = jnp.zeros((size, size, rows_of.shape[1]))
+            outer = jax.lax.fori_loop(0, -(-depths[b] // CHUNK), add, nothing)
+            return jnp.moveaxis(outer, -1, 0)
+
+        return jax.lax.map(block, jnp.arange(rows_of.shape[0]))
+
+    outers = over_shards(one_shard, pairs.shards, (log_beta, weights, eta), mesh)
+    return outers.reshape(-1, size, size)[pairs.blocks.lane]

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import digamma, gammaln
 
 from topiczoo.corpora.layouts import Blocks, token_blocks
 
@@ -20,6 +19,7 @@ from .expectations import Marginals, Settings, expected_log, fit_alpha, log_norm
 from .expectations_response import NormalResponse
 from .expectations_words import read_words
 from .reading import Reading
+from .special import digamma, gammaln
 
 
 class Tilt(NamedTuple):

@@ -6,13 +6,14 @@ phi is never stored: given gamma it is one softmax.
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import digamma, gammaln
+from jax.sharding import Mesh
 
 from topiczoo.corpora.layouts import Blocks, Documents, Pairs, distinct_pairs, token_blocks
 
@@ -28,100 +29,164 @@ from .expectations import (
     require_dirichlet,
 )
 from .reading import Reading
+from .special import digamma, gammaln
+from .sweep import CHUNK, look_up, mesh_of_devices, over_shards, room, with_margin
+
+LOWEST = 40.0  # logarithms below the top that are kept: two such factors are still a float32 number
 
 
 class PairBlocks(NamedTuple):
     """Blocks of documents as for tokens, with one place a distinct term and the term's count beside it."""
 
     blocks: Blocks
-    repeats: jax.Array  # [places, width], 0 in padding
+    repeats: jax.Array  # [shards, places, width], 0 in padding
+
+    @property
+    def deepest(self) -> int:
+        """Distinct terms of the document that has most."""
+        return int(np.max(self.blocks.depth))
+
+    @property
+    def shards(self) -> tuple:
+        """What is dealt to devices: terms, repeats, start, depth, rows, lengths."""
+        blocks = self.blocks
+        return blocks.terms, self.repeats, blocks.start, blocks.depth, blocks.rows, blocks.lengths
 
 
 def pair_blocks(pairs: Pairs, num_documents: int, num_terms: int) -> PairBlocks:
-    """Lay distinct pairs out as if each were one token."""
+    """Lay distinct pairs out as if each were one token, one shard for each device."""
     document, term = np.asarray(pairs.document), np.asarray(pairs.term)
     lengths = np.bincount(document, minlength=num_documents)
     once: Any = SimpleNamespace(num_documents=num_documents, num_terms=num_terms, lengths=lengths)
     once.tokens = lambda: (document, term)
-    blocks = token_blocks(once)
-    block, lane = np.divmod(np.asarray(blocks.lane)[document], blocks.rows.shape[-1])
-    position = np.arange(len(document)) - (np.cumsum(lengths) - lengths)[document]
-    repeats = np.zeros(blocks.terms.shape[1:], np.float32)
-    repeats[np.asarray(blocks.start[0])[block] + position, lane] = np.asarray(pairs.count)
+    blocks = token_blocks(once, jax.device_count())
+    repeats = np.zeros(blocks.terms.shape, np.float32)
+    repeats[blocks.places()] = np.asarray(pairs.count)
     return PairBlocks(blocks, jnp.asarray(repeats))
 
 
-@jax.jit
+class Weighed(NamedTuple):
+    """What phi is made of, out of logarithms: phi_dw,k is proportional to weight_dk beta_kw.
+
+    Logarithms of a document's weights are taken from ``top``; what lies too far below for float32 is raised to where it
+    still does not matter.
+    """
+
+    weight: jax.Array  # [K, width]
+    top: jax.Array  # [width]
+
+    @classmethod
+    def of(cls, log_weight: jax.Array) -> Weighed:
+        top = log_weight.max(0)
+        return cls(jnp.exp(jnp.maximum(log_weight - top, -LOWEST)), top)
+
+
+def out_of_logs(log_beta: jax.Array) -> jax.Array:
+    """beta for :func:`phi_at`, [V + 1, K]; the last row is for padding."""
+    return jnp.pad(jnp.exp(jnp.maximum(log_beta, -LOWEST)), ((0, 1), (0, 0)), constant_values=1.0)
+
+
+def phi_at(beta: jax.Array, weighed: Weighed) -> tuple[jax.Array, jax.Array]:
+    """(7): phi of one term of each document, but for the factor beside it: [K, width] and [width]."""
+    product = jax.lax.optimization_barrier(beta * weighed.weight)  # computed once, not again for each use
+    return product, 1.0 / (
+        jnp.ones(product.shape[0]) @ product
+    )  # as a product: XLA is slow at sums over the first axis
+
+
+@partial(jax.jit, static_argnames=("deepest", "mesh"))
 def settle(
-    pairs: PairBlocks,
-    log_beta: jax.Array,
-    alpha: jax.Array,
-    gamma: jax.Array,
-    e_tolerance: float,
-    e_iterations: int,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+    pairs: PairBlocks, log_beta: jax.Array, alpha: jax.Array, gamma: jax.Array, e_tolerance: float, e_iterations: int,
+    *, deepest: int, mesh: Mesh | None = None,
+) -> tuple[jax.Array, jax.Array, jax.Array]:  # fmt: skip
     """The E-step: gamma [D, K], each document's E[log p(w, z | theta)] + H(q(z)) [D], and expected counts [V, K].
 
     ``log_beta`` is [V, K]; ``alpha`` and the gamma to start from are [D, K]. A document's bound is that of gamma
     with the phi that is best for it, so it rises from step to step; a document rests when it rises by less than
-    ``e_tolerance`` of itself, a block when all its documents rest.
+    ``e_tolerance`` of itself, a block when all its documents rest. With a mesh, its devices share the documents.
     """
-    blocks, num_topics = pairs.blocks, log_beta.shape[1]
+    num_topics = log_beta.shape[1]
 
-    def block(b: jax.Array, carry: tuple) -> tuple:
-        counts, gammas, words = carry
-        rows, first, depth = blocks.rows[0, b], blocks.start[0, b], blocks.depth[0, b]
-        prior = alpha[rows].T
-        constant = gammaln(prior.sum(0)) - gammaln(prior).sum(0)
+    def one_shard(shard: tuple, log_beta: jax.Array, alpha: jax.Array, gamma: jax.Array, limits: tuple) -> tuple:
+        terms, repeats, start, depths, rows_of, _ = shard
+        terms, repeats = with_margin(terms, log_beta.shape[0]), with_margin(repeats, 0)
+        beta_of_terms, (e_tolerance, e_iterations) = out_of_logs(log_beta), limits
 
-        def phi(n: jax.Array, e_log_theta: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-            """count * phi of the block's n-th pairs, count * log of phi's normaliser, and the terms."""
-            term, count = blocks.terms[0, first + n], pairs.repeats[first + n]
-            # (7) without the response: phi proportional to exp{E[log theta] + E[log p(w | beta)]}
-            logits = e_log_theta + log_beta.at[term].get(mode="clip").T  # clip: padding
-            top = logits.max(0)
-            weight = jnp.exp(logits - top)
-            mass = weight.sum(0)
-            return weight * (count / mass), count * (top + jnp.log(mass)), term
+        def block(b: jax.Array, carry: tuple) -> tuple:
+            counts, gammas, words, beta = carry
+            rows, first, depth = rows_of[b], start[b], depths[b]
+            beta = look_up(beta, beta_of_terms, terms, first, depth)
+            prior = alpha[rows].T
+            constant = gammaln(prior.sum(0)) - gammaln(prior).sum(0)
 
-        def evaluate(gamma: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-            """The bound at gamma and its best phi, the words' part of it, and the sums of that phi."""
-            e_log_theta = digamma(gamma) - digamma(gamma.sum(0))
+            def evaluate(gamma: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+                """The bound at gamma and its best phi, the words' part of it, and the sums of that phi."""
+                e_log_theta = digamma(gamma) - digamma(gamma.sum(0))
+                weighed = Weighed.of(e_log_theta)
 
-            def place(n: jax.Array, carry: tuple) -> tuple:
-                tokens, words = carry
-                here, log_mass, _ = phi(n, e_log_theta)
-                return tokens + here, words + log_mass
+                def place(n: jax.Array, carry: tuple) -> tuple:
+                    tokens, words = carry
+                    product, scale = phi_at(beta[n], weighed)
+                    repeat = repeats[first + n]
+                    return tokens + product * (scale * repeat), words + repeat * (weighed.top - jnp.log(scale))
 
-            start = jnp.zeros_like(gamma), jnp.zeros(gamma.shape[1])
-            tokens, words = jax.lax.fori_loop(0, depth, place, start)
-            proportions = ((prior - gamma) * e_log_theta + gammaln(gamma)).sum(0) - gammaln(gamma.sum(0))
-            return words + proportions + constant, words, tokens
+                nothing = jnp.zeros_like(gamma), jnp.zeros(gamma.shape[1])
+                tokens, words = jax.lax.fori_loop(0, depth, place, nothing)
+                proportions = ((prior - gamma) * e_log_theta + gammaln(gamma)).sum(0) - gammaln(gamma.sum(0))
+                return words + proportions + constant, words, tokens
 
-        def step(state: tuple) -> tuple:
-            i, gamma, bound, _, tokens, moving = state
-            # (6)
-            gamma = jnp.where(moving, prior + tokens, gamma)
-            new, words, tokens = evaluate(gamma)
-            return i + 1, gamma, new, words, tokens, moving & (jnp.abs(new - bound) > e_tolerance * jnp.abs(new))
+            def step(state: tuple) -> tuple:
+                i, gamma, bound, _, tokens, moving = state
+                # (6)
+                gamma = jnp.where(moving, prior + tokens, gamma)
+                new, words, tokens = evaluate(gamma)
+                return i + 1, gamma, new, words, tokens, moving & (jnp.abs(new - bound) > e_tolerance * jnp.abs(new))
 
-        start = gamma[rows].T
-        state = 0, start, *evaluate(start), jnp.ones(len(rows), bool)
-        state = jax.lax.while_loop(lambda state: (state[0] < e_iterations) & state[5].any(), step, state)
-        _, settled, _, in_block, _, _ = state
-        e_log_theta = digamma(settled) - digamma(settled.sum(0))
+            begin = gamma[rows].T
+            state = 0, begin, *evaluate(begin), jnp.ones(len(rows), bool)
+            state = jax.lax.while_loop(lambda state: (state[0] < e_iterations) & state[5].any(), step, state)
+            _, settled, _, in_block, _, _ = state
+            weighed = Weighed.of(digamma(settled) - digamma(settled.sum(0)))
 
-        def add(n: jax.Array, counts: jax.Array) -> jax.Array:
-            here, _, term = phi(n, e_log_theta)
-            return counts.at[term].add(here.T)
+            def add(chunk: jax.Array, counts: jax.Array) -> jax.Array:
+                return Chunk.of(beta, terms, repeats, (first, depth), chunk, weighed).add(counts)
 
-        counts = jax.lax.fori_loop(0, depth, add, counts)
-        return counts, gammas.at[b].set(settled.T), words.at[b].set(in_block)
+            counts = jax.lax.fori_loop(0, -(-depth // CHUNK), add, counts)
+            return counts, gammas.at[b].set(settled.T), words.at[b].set(in_block), beta
 
-    shape = blocks.rows.shape[1:]
-    carry = jnp.zeros_like(log_beta), jnp.zeros((*shape, num_topics)), jnp.zeros(shape)
-    counts, gammas, words = jax.lax.fori_loop(0, shape[0], block, carry)
-    return gammas.reshape(-1, num_topics)[blocks.lane], words.reshape(-1)[blocks.lane], counts
+        shape = rows_of.shape
+        carry = jnp.zeros_like(beta_of_terms), jnp.zeros((*shape, num_topics)), jnp.zeros(shape)
+        return jax.lax.fori_loop(0, shape[0], block, (*carry, room(deepest, num_topics, shape[1])))[:3]
+
+    shared = log_beta, alpha, gamma, (jnp.asarray(e_tolerance), jnp.asarray(e_iterations))
+    counts, gammas, words = over_shards(one_shard, pairs.shards, shared, mesh)
+    lane = pairs.blocks.lane
+    return gammas.reshape(-1, num_topics)[lane], words.reshape(-1)[lane], counts.sum(0)[:-1]
+
+
+class Chunk(NamedTuple):
+    """Pairs at CHUNK places of a block of documents, one after the other; none beyond the block."""
+
+    counted: jax.Array  # count * phi, [pairs, K]
+    phi: jax.Array  # [pairs, K]
+    terms: jax.Array  # [pairs]
+
+    @classmethod
+    def of(
+        cls, beta: jax.Array, terms: jax.Array, repeats: jax.Array, place: tuple, chunk: jax.Array, weighed: Weighed
+    ) -> Chunk:
+        first, depth = place
+        here, repeat = (jax.lax.dynamic_slice_in_dim(part, first + chunk * CHUNK, CHUNK) for part in (terms, repeats))
+        inside = jnp.arange(CHUNK)[:, None] + chunk * CHUNK < depth
+        product = jax.lax.dynamic_slice_in_dim(beta, chunk * CHUNK, CHUNK) * weighed.weight
+        rows = jax.lax.optimization_barrier(jnp.swapaxes(product, 1, 2).reshape(-1, product.shape[1]))
+        share = jnp.broadcast_to(inside, here.shape).ravel() / (rows @ jnp.ones(rows.shape[1]))
+        phi = rows * share[:, None]
+        return cls(phi * repeat.ravel()[:, None], phi, here.ravel())
+
+    def add(self, counts: jax.Array) -> jax.Array:
+        """Expected counts [V + 1, K], the sums of equation 8, with these added."""
+        return counts.at[self.terms].add(self.counted, mode="promise_in_bounds")
 
 
 def fold_in(
@@ -143,7 +208,8 @@ def fold_in(
     log_beta = jnp.log(jnp.maximum(beta, jnp.finfo(jnp.float32).tiny)).T
     alpha = jnp.broadcast_to(jnp.asarray(alpha, jnp.float32), (documents.num_documents, num_topics))
     start = alpha + documents.lengths[:, None] / num_topics
-    gamma, _, _ = settle(pairs, log_beta, alpha, start, e_tolerance, e_iterations)
+    limits = e_tolerance, e_iterations
+    gamma, _, _ = settle(pairs, log_beta, alpha, start, *limits, deepest=pairs.deepest, mesh=mesh_of_devices())
     return gamma, (gamma - alpha) / jnp.maximum(documents.lengths, 1.0)[:, None]
 
 
@@ -180,7 +246,8 @@ class Words:
         alpha = jnp.broadcast_to(jnp.asarray(state.alpha, jnp.float32), shape)
         start = alpha + jnp.asarray(self.lengths, jnp.float32)[:, None] / self.num_topics if fresh else state.gamma
         limits = self.settings.e_tolerance, self.settings.e_iterations
-        gamma, words, counts = settle(self.pairs, log_beta, alpha, start, *limits)
+        where: dict[str, Any] = {"deepest": self.pairs.deepest, "mesh": mesh_of_devices()}
+        gamma, words, counts = settle(self.pairs, log_beta, alpha, start, *limits, **where)
         bound = np.asarray(words, np.float64) + dirichlet_bound(state.alpha, np.asarray(gamma, np.float64))
         counts = np.asarray(counts, np.float64).T
         return state._replace(gamma=gamma, counts=counts, bound=bound)

@@ -21,7 +21,7 @@ from .assignments import Assignments, mean_topics
 from .gibbs_engine import theta_can_be_integrated_out
 from .reading import Reading, Story
 from .soft_sweep import expected_counts, soft_sweeps
-from .sweep import read_weights, sweep
+from .sweep import mesh_of_devices, read_weights, sweep
 
 if TYPE_CHECKING:
     from .fit import Fit
@@ -63,6 +63,7 @@ class Folding:
             )
         self.devices = jax.devices()
         self.corpus = documents(known, pairs=not words, shards=len(self.devices) if words else 0)
+        self.deepest = int(np.max(self.corpus.blocks.depth)) if self.corpus.blocks else 0
         self.data = self.corpus, jax.tree.map(jnp.asarray, y)
 
     def run(
@@ -74,13 +75,13 @@ class Folding:
         """
         draws = self.fit.global_draws(most_draws)
         num_draws = next(iter(draws.values())).shape[1]
-        compiled, burn = jax.jit(step), jnp.int32(num_burn)
+        compiled = jax.jit(step, static_argnums=4)
         with tqdm(total=len(self.chains) * num_draws, disable=not progress_bar, desc="folding in", unit="draw") as bar:
             for chain in self.chains:
                 key, centre = jax.random.fold_in(jax.random.key(seed), chain), self._centre(chain)
                 for i in range(num_draws):
                     values = {name: jnp.asarray(value[chain, i]) for name, value in draws.items()}
-                    part = compiled(self.data, jax.random.fold_in(key, i), centre, values, burn)
+                    part = compiled(self.data, jax.random.fold_in(key, i), centre, values, num_burn)
                     yield jax.tree.map(np.asarray, part)
                     bar.update()
 
@@ -100,7 +101,7 @@ class Folding:
         def settle(data: tuple, values: dict) -> jax.Array:
             weights = read_weights(self.reading, data[0], None, values, collapsed=True)
             even = jnp.broadcast_to(data[0].lengths[:, None] / self.reading.num_topics, self._shape)
-            return expected_counts(even, data[0].blocks, weights, CENTRING, self._mesh)
+            return expected_counts(even, data[0].blocks, weights, CENTRING, self.deepest, self._mesh)
 
         return jax.jit(settle)
 
@@ -110,15 +111,13 @@ class Folding:
 
     @property
     def _mesh(self) -> Mesh | None:
-        return Mesh(np.asarray(self.devices), ("documents",)) if len(self.devices) > 1 else None
+        return mesh_of_devices()
 
-    def topics(
-        self, corpus: Documents, key: jax.Array, centre: jax.Array, values: dict, burn: jax.Array
-    ) -> Assignments:
+    def topics(self, corpus: Documents, key: jax.Array, centre: jax.Array, values: dict, burn: int) -> Assignments:
         """A draw of all topics given the words: from the chain's centre, and after ``burn`` exact sweeps."""
         weights = read_weights(self.reading, corpus, None, values, collapsed=True)
         assert corpus.blocks is not None
-        return Assignments(*soft_sweeps(key, centre, corpus.blocks, weights, burn, self._mesh))
+        return Assignments(*soft_sweeps(key, centre, corpus.blocks, weights, burn, self.deepest, self._mesh))
 
     def sweep(self, corpus: Documents, key: jax.Array, z: Assignments, values: dict) -> Assignments:
         """One exact sweep more."""

@@ -76,7 +76,7 @@ def calibrated(draws: np.ndarray, probability: float, calibration: Calibration) 
     step = calibration.growth(probability) * widths(low, high)
     low, high = low - step, high + step
     low, high = np.minimum(low, (low + high) / 2), np.maximum(high, (low + high) / 2)  # shrunk past each other
-    every = np.concatenate([draws, calibration.draws], axis=1)
-    if not np.any(every % 1):  # counts
+    every = draws, calibration.draws
+    if not any(np.any(part % 1) for part in every):  # counts
         low, high = np.ceil(low), np.floor(high)
-    return (np.maximum(low, 0.0) if every.min() >= 0 else low), high
+    return (np.maximum(low, 0.0) if min(part.min() for part in every) >= 0 else low), high

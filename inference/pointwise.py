@@ -77,7 +77,7 @@ def pointwise(
     check_support(reading, seen)
     values_of = {name: seen[name].value.astype(float) for name in names}
 
-    def step(data: tuple, key: jax.Array, centre: Any, values: dict, burn: jax.Array) -> dict:
+    def step(data: tuple, key: jax.Array, centre: Any, values: dict, burn: int) -> dict:
         corpus, y = data
         start_key, key = jax.random.split(key)
 

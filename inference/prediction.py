@@ -83,11 +83,11 @@ def predict(
     Parameters
     ----------
     rule
-        "posterior": at each posterior draw (``most_draws`` a chain at the most; by default 6 to 50, as many as some
-        seconds allow) the topics of the new documents are drawn given their words alone, by a soft sweep and ``num_burn`` exact
-        ones (see :mod:`.soft_sweep`), and then the story's response, so that what is not known of topics, proportions,
-        coefficients and noise all widens the prediction. "plug-in": the rule of Blei & McAuliffe (2007), equations 13 and
-        22: every parameter at its posterior mean (chain by chain), zbar at its variational mean.
+        "posterior": at each posterior draw (``most_draws`` a chain at the most; by default 8 to 50, as many as some
+        seconds allow) the topics of the new documents are drawn given their words alone, by a soft sweep and ``num_burn``
+        exact ones (see :mod:`.soft_sweep`), and then the story's response, so that what is not known of topics,
+        proportions, coefficients and noise all widens the prediction. "plug-in": the rule of Blei & McAuliffe (2007),
+        equations 13 and 22: every parameter at its posterior mean (chain by chain), zbar at its variational mean.
     calibrate
         Documents that the fit has not seen, ``(corpus, y)``, or predictions of them, ``(prediction, y)``, e.g. from
         :func:`cross_predict`: intervals are widened or narrowed until they hold as many of these responses as they say.
@@ -114,7 +114,7 @@ def predict(
 def _affordable(folding: Folding, num_burn: int) -> int:
     """Draws a chain that take some seconds, within bounds."""
     a_draw = max(folding.reading.corpus.num_tokens, 1) * len(folding.chains) * (1 + num_burn)
-    return int(np.clip(MOST_MOVES // a_draw, 6, 50))
+    return int(np.clip(MOST_MOVES // a_draw, 8, 50))
 
 
 def _posterior_parts(folding: Folding, settings: dict, progress_bar: bool) -> list[dict]:
@@ -122,7 +122,7 @@ def _posterior_parts(folding: Folding, settings: dict, progress_bar: bool) -> li
     num_draws = len(folding.chains) * next(iter(folding.fit.global_draws(settings["most_draws"]).values())).shape[1]
     repeats = -(-LEAST_RESPONSES // num_draws)
 
-    def step(data: tuple, key: jax.Array, centre: Any, values: dict, burn: jax.Array) -> dict:
+    def step(data: tuple, key: jax.Array, centre: Any, values: dict, burn: int) -> dict:
         corpus, _ = data
         sweep_key, response_key = jax.random.split(key)
         z = folding.topics(corpus, sweep_key, centre, values, burn)
@@ -218,7 +218,7 @@ def transform(
     """
     folding = Folding(fit, corpus, chains=[0])
 
-    def step(data: tuple, key: jax.Array, centre: Any, values: dict, burn: jax.Array) -> jax.Array:
+    def step(data: tuple, key: jax.Array, centre: Any, values: dict, burn: int) -> jax.Array:
         corpus, _ = data
         if not folding.reading.has_words:
             return _label_probabilities(folding, corpus, values)

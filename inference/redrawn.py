@@ -38,7 +38,7 @@ def token_topics(
     if not folding.reading.has_words:
         raise ValueError(f"In the story {fit.story.name!r} words have no topics of their own; use fit.transform.")
 
-    def step(data: tuple, key: jax.Array, centre: Any, values: dict, burn: jax.Array) -> jax.Array:
+    def step(data: tuple, key: jax.Array, centre: Any, values: dict, burn: int) -> jax.Array:
         return folding.topics(data[0], key, centre, values, burn).topics
 
     known = known_words(fit, corpus)

@@ -15,50 +15,59 @@ from jax.sharding import Mesh
 
 from topiczoo.corpora.layouts import Blocks
 
-from .sweep import Weights, categorical, over_shards
+from .sweep import Weights, categorical, look_up, over_shards, room, with_margin
 
 TINY, LEAST = 1e-30, 1e-6
 LONGER = 1.9  # steps to the expected counts, in logarithms; below 2 they still arrive
 
 
 def expected_counts(
-    counts: jax.Array, blocks: Blocks, weights: Weights, iterations: int, mesh: Mesh | None = None
+    counts: jax.Array, blocks: Blocks, weights: Weights, iterations: int, deepest: int, mesh: Mesh | None = None
 ) -> jax.Array:
     """E[n_dk | w, beta], [documents, topics], to a good approximation, from counts to start with.
 
     Collapsed variational Bayes to zeroth order (Asuncion et al. 2009), a token's own share left in: its probabilities are
     those of the sweep, with expected counts in the place of counts. Steps are taken nearly twice as long as they come,
-    which such steps bear (Salakhutdinov & Roweis 2003): 10 long ones reach what 20 plain ones do.
+    which such steps bear (Salakhutdinov & Roweis 2003): 10 long ones reach what 20 plain ones do. ``deepest`` is the depth
+    of the deepest block.
     """
     num_topics = counts.shape[1]
 
     def one_shard(shard: tuple, counts: jax.Array, weights: Weights) -> jax.Array:
         terms, start, depth, rows, lengths = shard
+        terms = with_margin(terms, weights.term_topic.shape[0] - 1)
 
-        def one_block(block: jax.Array) -> jax.Array:
+        def one_block(beta: jax.Array, block: jax.Array) -> tuple:
             prior = _proportions(weights, rows[block])
+            beta = look_up(beta, weights.term_topic, terms, start[block], depth[block])
 
             def once(_: Any, counts: jax.Array) -> jax.Array:
+                every = counts + prior
+
                 def one_place(n: jax.Array, total: jax.Array) -> jax.Array:
-                    weight = jax.lax.optimization_barrier(
-                        _topics_of(weights, terms[start[block] + n]) * (counts + prior)
-                    )
+                    weight = jax.lax.optimization_barrier(beta[n] * every)
                     return total + weight * ((n < lengths[block]) / jnp.maximum(weight.sum(0), TINY))
 
                 step = jax.lax.fori_loop(0, depth[block], one_place, jnp.zeros_like(counts))
                 longer = counts * jnp.clip((step + LEAST) / (counts + LEAST), 0.01, 100.0) ** LONGER
                 return longer * (lengths[block] / jnp.maximum(longer.sum(0), TINY))
 
-            return jax.lax.fori_loop(0, iterations, once, counts[rows[block]].T).T
+            return beta, jax.lax.fori_loop(0, iterations, once, counts[rows[block]].T).T
 
-        return jax.lax.map(one_block, jnp.arange(rows.shape[0]))
+        return jax.lax.scan(one_block, room(deepest, num_topics, rows.shape[1]), jnp.arange(rows.shape[0]))[1]
 
     shards = blocks.terms, blocks.start, blocks.depth, blocks.rows, blocks.lengths
     return over_shards(one_shard, shards, (counts, weights), mesh).reshape(-1, num_topics)[blocks.lane]
 
 
 def soft_sweeps(
-    key: jax.Array, counts: jax.Array, blocks: Blocks, weights: Weights, exact: jax.Array, mesh: Mesh | None = None
+    key: jax.Array,
+    counts: jax.Array,
+    blocks: Blocks,
+    weights: Weights,
+    exact: int,
+    deepest: int,
+    mesh: Mesh | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """A draw of all topics from the expected counts: one soft sweep and so many exact ones.
 
@@ -66,47 +75,47 @@ def soft_sweeps(
     """
     num_topics = counts.shape[1]
 
-    def one_shard(shard: tuple, counts: jax.Array, weights: Weights, exact: jax.Array) -> tuple:
+    def one_shard(shard: tuple, counts: jax.Array, weights: Weights) -> tuple:
         key, terms, start, depth, rows, lengths = shard
+        uniform = jax.random.uniform(key, (1 + exact, *terms.shape))
+        terms = with_margin(terms, weights.term_topic.shape[0] - 1)
+        lanes = jnp.arange(rows.shape[1])
 
-        def one_sweep(i: jax.Array, carry: tuple) -> tuple:
-            topics, counts = carry
-            uniform = jax.random.uniform(jax.random.fold_in(key, i), terms.shape)
-            soft = (i == 0).astype(jnp.float32)
+        def one_block(block: jax.Array, carry: tuple) -> tuple:
+            topics, drawn, beta = carry
+            prior = _proportions(weights, rows[block])
+            beta = look_up(beta, weights.term_topic, terms, start[block], depth[block])
 
-            def one_block(block: jax.Array, carry: tuple) -> tuple:
-                topics, counts = carry
-                prior, lanes = _proportions(weights, rows[block]), jnp.arange(rows.shape[1])
-                share = soft * counts[block].T / jnp.maximum(lengths[block], 1)
+            def one_sweep(i: jax.Array, carry: tuple) -> tuple:
+                topics, here = carry
+                soft = (i == 0).astype(jnp.float32)
+                share = soft * here / jnp.maximum(lengths[block], 1)
 
                 def one_place(n: jax.Array, carry: tuple) -> tuple:
                     topics, here = carry
                     place, present = start[block] + n, (n < lengths[block]).astype(jnp.float32)
                     here = jnp.maximum(here - present * share, 0.0)
                     here = here.at[topics[place], lanes].add((soft - 1) * present, mode="promise_in_bounds")
-                    topic = categorical(_topics_of(weights, terms[place]) * (here + prior), uniform[place])
+                    topic = categorical(beta[n] * (here + prior), uniform[i, place])
                     return topics.at[place].set(topic), here.at[topic, lanes].add(present, mode="promise_in_bounds")
 
-                topics, here = jax.lax.fori_loop(0, depth[block], one_place, (topics, counts[block].T))
+                topics, here = jax.lax.fori_loop(0, depth[block], one_place, (topics, here))
                 # what rounding has left of the expected counts must not stay
-                return topics, counts.at[block].set(jnp.where(lengths[block] > 0, jnp.round(here), 0.0).T)
+                return topics, jnp.where(lengths[block] > 0, jnp.round(here), 0.0)
 
-            return jax.lax.fori_loop(0, rows.shape[0], one_block, (topics, counts))
+            topics, here = jax.lax.fori_loop(0, 1 + exact, one_sweep, (topics, counts[rows[block]].T))
+            return topics, drawn.at[block].set(here.T), beta
 
-        begin = jnp.zeros(terms.shape, jnp.int32), counts[rows]
-        return jax.lax.fori_loop(0, exact + 1, one_sweep, begin)
+        begin = jnp.zeros(uniform.shape[1:], jnp.int32), jnp.zeros((*rows.shape, num_topics))
+        beta = room(deepest, num_topics, rows.shape[1])
+        return jax.lax.fori_loop(0, rows.shape[0], one_block, (*begin, beta))[:2]
 
     keys = jax.random.split(key, blocks.terms.shape[0])
     shards = keys, blocks.terms, blocks.start, blocks.depth, blocks.rows, blocks.lengths
-    topics, drawn = over_shards(one_shard, shards, (counts, weights, exact), mesh)
+    topics, drawn = over_shards(one_shard, shards, (counts, weights), mesh)
     return topics, drawn.reshape(-1, num_topics)[blocks.lane]
 
 
 def _proportions(weights: Weights, rows: jax.Array) -> jax.Array:
     """alpha of some documents, [topics, width]."""
     return (weights.proportions if weights.proportions.shape[0] == 1 else weights.proportions[rows]).T
-
-
-def _topics_of(weights: Weights, terms: jax.Array) -> jax.Array:
-    """beta of some terms, [topics, width]."""
-    return weights.term_topic.at[terms].get(mode="promise_in_bounds").T

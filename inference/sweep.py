@@ -25,6 +25,7 @@ from topiczoo.corpora.layouts import Documents
 from .assignments import Assignments, count
 from .reading import Answer, Reading, run, unwrapped
 
+CHUNK = 32  # places whose terms are looked up together
 FLOOR = 1e-30  # a topic's probability of a term is never taken smaller: all topics at zero could not be drawn from
 
 
@@ -90,9 +91,11 @@ class BlockSweep:
         ]
         return Lanes(counts, tuple(moved))
 
-    def token_weights(self, lanes: Lanes, term: jax.Array) -> jax.Array:
-        """Unnormalised p(z = k | rest) of one token of each document, [topics, width]; the token itself taken out."""
-        beta = self.weights.term_topic.at[term].get(mode="promise_in_bounds").T
+    def token_weights(self, lanes: Lanes, beta: jax.Array) -> jax.Array:
+        """Unnormalised p(z = k | rest) of one token of each document, [topics, width]; the token itself taken out.
+
+        ``beta`` is [topics, width], the probabilities of the token's term.
+        """
         weight = beta * (lanes.counts + self.proportions if self.collapsed else self.proportions)
         if not self.supervised:
             return weight
@@ -176,6 +179,7 @@ def sweep(
     def one_shard(shard: tuple, document_topic: jax.Array, weights: Weights, data: tuple) -> tuple:
         key, topics, terms, start, depth, rows, lengths = shard
         uniform = jax.random.uniform(key, terms.shape)
+        padded = with_margin(terms, num_terms)
 
         def one_block(block: jax.Array, carry: tuple) -> tuple:
             topics, counts = carry
@@ -183,16 +187,23 @@ def sweep(
             corpus, y, values = data
             walk = BlockSweep(reading, collapsed, supervised, weights, corpus, y, values, here, lengths[block])
 
-            def one_place(n: jax.Array, carry: tuple) -> tuple:
-                topics, lanes = carry
-                place = start[block] + n
-                present = (n < lengths[block]).astype(jnp.float32)
-                lanes = walk.move(lanes, topics[place], -present)
-                topic = categorical(walk.token_weights(lanes, terms[place]), uniform[place])
-                return topics.at[place].set(topic), walk.move(lanes, topic, present)
+            def one_chunk(chunk: jax.Array, carry: tuple) -> tuple:
+                first = chunk * CHUNK
+                beta = topics_of_terms(weights.term_topic, padded, start[block] + first)
+
+                def one_place(i: jax.Array, carry: tuple) -> tuple:
+                    topics, lanes = carry
+                    place = start[block] + first + i
+                    present = (first + i < lengths[block]).astype(jnp.float32)
+                    lanes = walk.move(lanes, topics[place], -present)
+                    topic = categorical(walk.token_weights(lanes, beta[i]), uniform[place])
+                    return topics.at[place].set(topic), walk.move(lanes, topic, present)
+
+                return jax.lax.fori_loop(0, jnp.minimum(depth[block] - first, CHUNK), one_place, carry)
 
             begin = jnp.where(lengths[block] > 0, document_topic[here].T, 0.0)
-            topics, lanes = jax.lax.fori_loop(0, depth[block], one_place, (topics, walk.start(begin)))
+            chunks = -(-depth[block] // CHUNK)
+            topics, lanes = jax.lax.fori_loop(0, chunks, one_chunk, (topics, walk.start(begin)))
             return topics, counts.at[block].set(lanes.counts.T)
 
         counts = jnp.zeros((*lengths.shape, num_topics))
@@ -208,6 +219,35 @@ def sweep(
     return count(topics, blocks, num_topics, num_terms)._replace(document_topic=document_topic)
 
 
+def topics_of_terms(term_topic: jax.Array, terms: jax.Array, first: jax.Array) -> jax.Array:
+    """beta of the terms at the next CHUNK places, [CHUNK, topics, width]: XLA gathers many at once in half the time."""
+    here = jax.lax.dynamic_slice_in_dim(terms, first, CHUNK)
+    gathered = term_topic.at[here].get(mode="promise_in_bounds")
+    return jax.lax.optimization_barrier(jnp.swapaxes(gathered, 1, 2))
+
+
+def look_up(
+    buffer: jax.Array, term_topic: jax.Array, terms: jax.Array, first: jax.Array, depth: jax.Array
+) -> jax.Array:
+    """beta of all terms of a block of documents, written into the buffer [places, topics, width], for many readings."""
+
+    def one_chunk(chunk: jax.Array, buffer: jax.Array) -> jax.Array:
+        found = topics_of_terms(term_topic, terms, first + chunk * CHUNK)
+        return jax.lax.dynamic_update_slice_in_dim(buffer, found, chunk * CHUNK, 0)
+
+    return jax.lax.fori_loop(0, -(-depth // CHUNK), one_chunk, buffer)
+
+
+def room(deepest: int, num_topics: int, width: int) -> jax.Array:
+    """A buffer for :func:`look_up`."""
+    return jnp.zeros((-(-deepest // CHUNK) * CHUNK, num_topics, width))
+
+
+def with_margin(terms: jax.Array, num_terms: int) -> jax.Array:
+    """Terms [places, width] with empty places behind the last, so that chunks may reach beyond it."""
+    return jnp.pad(terms, ((0, CHUNK), (0, 0)), constant_values=num_terms)
+
+
 def over_shards(one_shard: Callable, shards: tuple, shared: tuple, mesh: Mesh | None) -> Any:
     """``one_shard(shard, *shared)`` for every shard; with a mesh, each device takes its own."""
     if mesh is None:
@@ -219,3 +259,8 @@ def over_shards(one_shard: Callable, shards: tuple, shared: tuple, mesh: Mesh | 
         return jax.lax.map(lambda shard: one_shard(shard, *shared), shards)
 
     return on_each_device(shards, shared)
+
+
+def mesh_of_devices() -> Mesh | None:
+    """All devices along one axis of documents; None where there is but one."""
+    return Mesh(np.asarray(jax.devices()), ("documents",)) if jax.device_count() > 1 else None

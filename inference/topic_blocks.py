@@ -61,7 +61,7 @@ class TopicBlock(Block):
         place = blocks.start[shard, block] + n
         counts = jnp.where(lengths > 0, values["z"].document_topic[rows].T, 0.0)
         lanes = walk.move(walk.start(counts), values["z"].topics[shard, place], -(n < lengths).astype(jnp.float32))
-        return jnp.log(walk.token_weights(lanes, blocks.terms[shard, place])[:, lane])
+        return jnp.log(walk.token_weights(lanes, weights.term_topic[blocks.terms[shard, place]].T)[:, lane])
 
 
 def watch_topics(reading: Reading, values: dict, corpus: Any, y: Any, collapsed: bool) -> dict[str, jax.Array]:

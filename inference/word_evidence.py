@@ -81,7 +81,7 @@ def label_evidence(fit: Fit, corpus: Corpus, *, most_draws: int = 10) -> np.ndar
     # what the label drives, less a response: a latent site that nothing reads
     parts = [part for part in sorted(reading.children([site])) if part == site or part not in reading.latent]
 
-    def step(data: tuple, key: jax.Array, centre: None, values: dict, burn: jax.Array) -> jax.Array:
+    def step(data: tuple, key: jax.Array, centre: None, values: dict, burn: int) -> jax.Array:
         corpus, _ = data
 
         def log_joint(label: jax.Array) -> jax.Array:

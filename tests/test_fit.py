@@ -62,7 +62,7 @@ def test_prediction_beats_the_mean_and_its_interval_covers(fit, reviews):
     low, high = prediction.interval(0.9).T
     covered = np.mean((low < truth) & (truth < high))
     assert 0.75 < covered <= 1  # 50 reviews: 0.90 give or take 3.5 standard errors of 0.042
-    assert prediction.draws.shape == (200, 50) and prediction.expected.shape == (2, 100, 50)
+    assert prediction.draws.shape == (200, 50) and prediction.expected.shape == (2, 50, 50)
     assert list(prediction.frame().columns) == ["mean", "low", "high"]
 
 

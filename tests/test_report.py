@@ -235,7 +235,7 @@ def test_verdicts_have_a_colour():
 def test_check_response_has_arviz_groups_and_can_fail(fit):
     checked = check_response(fit)
     labelled = int((~np.isnan(fit.y)).sum())
-    assert checked["posterior_predictive"]["y"].sizes == {"chain": 2, "draw": 60, "document": labelled}
+    assert checked["posterior_predictive"]["y"].sizes == {"chain": 2, "draw": 100, "document": labelled}
     np.testing.assert_allclose(checked["observed_data"]["y"], fit.y[~np.isnan(fit.y)])
     narrow = checked.copy()
     predicted = narrow["posterior_predictive"]["y"]

@@ -1,0 +1,231 @@
+"""Ratings from text: predictive R^2 over the number of topics, as in figure 2 of Blei & McAuliffe (2007).
+
+    python benchmarks/ratings.py --into FILE                  # hours on two cores; parts in FILE are not run again
+    python benchmarks/ratings.py --methods lasso,ridge --folds 0,1 --into FILE
+    python benchmarks/ratings.py --from FILE [FILE ...] --write
+
+Five shuffled folds of the film reviews of Pang & Lee (2005), which are not part of the project (--data FOLDER). Ratings are
+in standard units of the training part. Every choice is made inside the training part: gamma of the topic models on one
+split of it (80/20), penalties by five-fold cross-validation. Intervals are calibrated with the predictions of that split.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from measuring import circumstances, write_section
+from speed import load, predictive_r2
+
+TOPICS = (5, 10, 20, 30, 50)
+GAMMAS = (0.05, 0.1)
+WITHOUT_TOPICS = ("lasso", "ridge")
+METHODS = ("gibbs", "vem", "lda + regression", "tomotopy", *WITHOUT_TOPICS)
+
+
+def fold(rating, number):
+    from sklearn.model_selection import KFold
+
+    train, test = list(KFold(5, shuffle=True, random_state=0).split(rating))[number]
+    return train, test, (rating - rating[train].mean()) / rating[train].std()
+
+
+def inner_split(train):
+    order = np.random.default_rng(1).permutation(train)
+    return order[len(order) // 5 :], order[: len(order) // 5]
+
+
+def covered(y, interval):
+    return float(np.mean((y >= interval[:, 0]) & (y <= interval[:, 1])))
+
+
+def fit_gibbs(corpus, y, topics, gamma, short, chains):
+    from topiczoo import inference, models
+
+    steps = {"num_warmup": 80, "num_samples": 40} if short else {"num_warmup": 300, "num_samples": 300}
+    return inference.gibbs(
+        models.slda, corpus, y, num_topics=topics, alpha=0.1, gamma=gamma, num_chains=2 if short else chains,
+        progress_bar=False, **steps,
+    )  # fmt: skip
+
+
+def fit_vem(corpus, y, topics, gamma, short, chains):
+    from topiczoo import inference, models
+
+    return inference.vem(models.slda, corpus, y, num_topics=topics, gamma=gamma, progress_bar=False, **VEM)
+
+
+VEM = {"alpha": 0.1, "num_iterations": 60, "e_iterations": 20}
+
+
+def part_topic_model(fit, data, number, topics, chains):
+    """gamma by the inner split, then the whole training part."""
+    from topiczoo import corpora
+
+    counts, vocabulary, rating = data
+    train, test, y = fold(rating, number)
+    corpus = corpora.Corpus.from_counts(counts, vocabulary)
+    inner, aside = inner_split(train)
+    tried = {}
+    for gamma in GAMMAS:
+        prediction = fit(corpus[inner], y[inner], topics, gamma, True, chains).predict(corpus[aside])
+        tried[gamma] = predictive_r2(y[aside], prediction.mean), prediction
+    gamma = max(tried, key=lambda gamma: tried[gamma][0])
+    fitted = fit(corpus[train], y[train], topics, gamma, False, chains)
+    prediction = fitted.predict(corpus[test], calibrate=(tried[gamma][1], y[aside]))
+    raw = replace(prediction, calibration=None)
+    plug_in = fitted.predict(corpus[test], rule="plug-in")
+    return {
+        "r2": predictive_r2(y[test], prediction.mean), "gamma": gamma,
+        "r2 of each chain": [predictive_r2(y[test], chain.mean(0)) for chain in prediction.expected],
+        "r2 plug-in": predictive_r2(y[test], plug_in.mean), "covered": covered(y[test], raw.interval(0.9)),
+        "covered, calibrated": covered(y[test], prediction.interval(0.9)),
+        "inner r2": {str(gamma): value for gamma, (value, _) in tried.items()},
+    }  # fmt: skip
+
+
+def part_lda_and_regression(data, number, topics):
+    """Topics without ratings by variational EM, then least squares on the documents' mean topics."""
+    from sklearn.linear_model import LinearRegression
+
+    from topiczoo import corpora, inference, models
+
+    counts, vocabulary, rating = data
+    train, test, y = fold(rating, number)
+    corpus = corpora.Corpus.from_counts(counts, vocabulary)
+
+    def scored(kept, left, gamma):
+        fit = inference.vem(
+            models.lda, corpus[kept], num_topics=topics, alpha=0.1, gamma=gamma, num_iterations=60, e_iterations=20,
+            progress_bar=False,
+        )  # fmt: skip
+        shares = fit.transform(corpus[np.concatenate([kept, left])])
+        line = LinearRegression(fit_intercept=False).fit(shares[: len(kept)], y[kept])
+        return predictive_r2(y[left], line.predict(shares[len(kept) :]))
+
+    inner = {gamma: scored(*inner_split(train), gamma) for gamma in GAMMAS}
+    gamma = max(inner, key=inner.get)
+    return {"r2": scored(train, test, gamma), "gamma": gamma}
+
+
+def part_tomotopy(data, number, topics):
+    """SLDA with its default settings, 500 sweeps, and 100 sweeps to infer new documents."""
+    import tomotopy
+
+    counts, vocabulary, rating = data
+    train, test, y = fold(rating, number)
+
+    def words(row):
+        part = slice(counts.indptr[row], counts.indptr[row + 1])
+        return [vocabulary[w] for w in np.repeat(counts.indices[part], counts.data[part].astype(int))]
+
+    model = tomotopy.SLDAModel(k=topics, vars=["l"], seed=1)
+    for row in train:
+        model.add_doc(words(row), y=[float(y[row])])
+    model.train(500, workers=2)
+    new = [model.make_doc(words(row)) for row in test]
+    model.infer(new, iter=100, workers=2)
+    return {"r2": predictive_r2(y[test], np.array([model.estimate(document)[0] for document in new]))}
+
+
+def part_lasso(data, number):
+    """On the documents' shares of words, as in the paper."""
+    from sklearn.linear_model import LassoCV
+
+    counts, _, rating = data
+    train, test, y = fold(rating, number)
+    shares = counts.multiply(1 / counts.sum(1).reshape(-1, 1)).tocsc()
+    scale = np.sqrt(shares[train].power(2).mean(0).max())
+    model = LassoCV(n_alphas=30, cv=5, n_jobs=2, max_iter=3000).fit(shares[train] / scale, y[train])
+    return {"r2": predictive_r2(y[test], model.predict(shares[test] / scale))}
+
+
+def part_ridge(data, number):
+    """On log(1 + count)."""
+    from sklearn.linear_model import RidgeCV
+
+    counts, _, rating = data
+    train, test, y = fold(rating, number)
+    logs = np.log1p(counts.toarray())
+    model = RidgeCV(np.logspace(1, 5, 13)).fit(logs[train], y[train])
+    return {"r2": predictive_r2(y[test], model.predict(logs[test]))}
+
+
+def part(method, data, number, topics, chains):
+    if method == "gibbs":
+        return part_topic_model(fit_gibbs, data, number, topics, chains)
+    if method == "vem":
+        return part_topic_model(fit_vem, data, number, topics, 1)
+    if method in WITHOUT_TOPICS:
+        return {"lasso": part_lasso, "ridge": part_ridge}[method](data, number)
+    return {"lda + regression": part_lda_and_regression, "tomotopy": part_tomotopy}[method](data, number, topics)
+
+
+def table(found: pd.DataFrame) -> str:
+    """Mean and spread over folds, methods down and topics across."""
+    lines = ["| method | " + " | ".join(f"K = {k}" for k in TOPICS) + " |", "|---|" + "---|" * len(TOPICS)]
+
+    def cell(rows: pd.DataFrame, column: str = "r2") -> str:
+        values = rows[column].dropna() if column in rows else rows.iloc[:0]
+        return f"{values.mean():.3f} ± {values.std(ddof=1):.3f} ({len(values)})" if len(values) else ""
+
+    names = {
+        "r2": "", "r2 plug-in": ", plug-in rule", "covered": ", held by the raw 90% interval",
+        "covered, calibrated": ", held by the calibrated one",
+    }  # fmt: skip
+    for method in METHODS:
+        rows = found[found["method"] == method]
+        for column, name in names.items():
+            if method in WITHOUT_TOPICS and column == "r2":
+                lines.append(f"| {method} | {cell(rows)} |" + " |" * (len(TOPICS) - 1))
+            elif method not in WITHOUT_TOPICS:
+                cells = [cell(rows[rows["topics"] == k], column) for k in TOPICS]
+                if any(cells):
+                    lines.append(f"| {method}{name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default="../shared/data/movie-reviews")
+    parser.add_argument("--methods", default=",".join(METHODS))
+    parser.add_argument("--topics", default=",".join(map(str, TOPICS)))
+    parser.add_argument("--folds", default="0,1,2,3,4")
+    parser.add_argument("--chains", type=int, default=4)
+    parser.add_argument("--into", type=Path, help="where results go, one line each; what is there is not run again")
+    parser.add_argument("--from", dest="files", nargs="*", type=Path, help="show results of earlier runs")
+    parser.add_argument("--where", default=None, help="the machine of the earlier runs, in words")
+    parser.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.files:
+        found = pd.DataFrame([json.loads(line) for file in arguments.files for line in file.read_text().splitlines()])
+        text = f"{arguments.where or circumstances()}\n\n{table(found)}\n\nMean ± standard deviation (number of folds)."
+        print(text)
+        if arguments.write:
+            write_section("Ratings of films, five-fold cross-validation", text)
+        return
+    data = load(arguments.data)
+    seen = arguments.into.read_text() if arguments.into and arguments.into.exists() else ""
+    done = {(row["method"], row["fold"], row["topics"]) for row in map(json.loads, seen.splitlines())}
+    for method in arguments.methods.split(","):
+        for topics in [None] if method in WITHOUT_TOPICS else map(int, arguments.topics.split(",")):
+            for number in map(int, arguments.folds.split(",")):
+                if (method, number, topics) in done:
+                    continue
+                began = time.perf_counter()
+                row = {"method": method, "fold": number, "topics": topics}
+                row |= part(method, data, number, topics, arguments.chains)
+                row["seconds"] = time.perf_counter() - began
+                print(json.dumps(row), flush=True)
+                if arguments.into:
+                    with arguments.into.open("a") as file:
+                        file.write(json.dumps(row) + "\n")
+
+
+if __name__ == "__main__":
+    main()
