@@ -60,7 +60,7 @@ def fit_vem(corpus, y, topics, gamma, short, chains):
     return inference.vem(models.slda, corpus, y, num_topics=topics, gamma=gamma, progress_bar=False, **VEM)
 
 
-VEM = {"alpha": 0.1, "num_iterations": 60, "e_iterations": 20}
+VEM = {"alpha": 0.1, "num_iterations": 40}
 
 
 def part_topic_model(fit, data, number, topics, chains):

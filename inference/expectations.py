@@ -33,6 +33,7 @@ class Settings:
     estimate_alpha: bool = False
     e_tolerance: float = 1e-4
     e_iterations: int = 100
+    start: str = "response"
 
 
 @dataclass(frozen=True)
@@ -113,9 +114,9 @@ class DirichletSite:
     prior: np.ndarray
     mle: bool
 
-    def start(self, rng: np.random.Generator) -> np.ndarray:
-        """Uniform, and 10% of noise: exactly equal topics would never separate."""
-        return rng.gamma(100.0, 0.01, self.prior.shape)
+    def start(self, rng: np.random.Generator, counts: np.ndarray | float = 0.0) -> np.ndarray:
+        """Expected counts on top of uniform ones with 10% of noise: exactly equal topics would never separate."""
+        return counts + rng.gamma(100.0, 0.01, self.prior.shape)
 
     def update(self, counts: np.ndarray) -> np.ndarray:
         """The maximiser of the bound: equation 8 for ``mle``, else the Dirichlet that conjugacy gives."""

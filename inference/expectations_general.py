@@ -27,6 +27,7 @@ from .expectations_glm import GlmResponse, Settled, no_less_than_rounding, settl
 from .expectations_words import pair_blocks, read_words
 from .reading import Reading
 from .special import digamma
+from .starting import coefficients_by_response, topics_by_response
 from .sweep import mesh_of_devices
 
 
@@ -61,8 +62,15 @@ class GlmWords:
         self._prior = jax.jit(self.response.log_prior)
 
     def start(self, rng: np.random.Generator) -> GlmState:
-        """Section 3 of the paper: eta on a grid, topics uniform (plus noise)."""
-        return GlmState(self.topics.start(rng), self.alpha, self.response.start(), None, None)
+        """Topics by the response, or section 3 of the paper: eta on a grid, topics uniform (plus noise)."""
+        values, counts = self.response.start(), np.zeros(())
+        if self.settings.start == "response":
+            y = self.reading.y
+            counts, shares = topics_by_response(self.reading.corpus.counts, y, self.num_topics)
+            if len(self.response.shape) > 1:
+                eta = coefficients_by_response(y, shares, self.size)
+                values = {**values, self.response.eta: jnp.asarray(eta, jnp.float32)}
+        return GlmState(self.topics.start(rng, counts), self.alpha, values, None, None)
 
     def _log_beta(self, topics: np.ndarray) -> jax.Array:
         return jnp.asarray(self.topics.log_mean(topics).T, jnp.float32)

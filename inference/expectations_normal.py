@@ -20,6 +20,7 @@ from .expectations_response import NormalResponse
 from .expectations_words import read_words
 from .reading import Reading
 from .special import digamma, gammaln
+from .starting import topics_by_response
 
 
 class Tilt(NamedTuple):
@@ -182,10 +183,12 @@ class NormalWords:
         self.lengths = reading.corpus.lengths.astype(np.float64)
 
     def start(self, rng: np.random.Generator) -> NormalState:
-        """Section 3 of the paper: eta on a grid, sigma^2 the sample variance, topics uniform (plus noise)."""
-        nothing = jnp.zeros(0)
+        """Eta on a grid, sigma^2 the sample variance; topics by the response, or uniform (plus noise) as in the paper."""
+        nothing, counts = jnp.zeros(0), np.zeros(())
+        if self.settings.start == "response":
+            counts, _ = topics_by_response(self.reading.corpus.counts, self.reading.y, self.num_topics)
         return NormalState(
-            self.topics.start(rng), self.alpha, np.linspace(-1, 1, self.num_topics), self.response.first_spread(),
+            self.topics.start(rng, counts), self.alpha, np.linspace(-1, 1, self.num_topics), self.response.first_spread(),
             nothing, nothing, np.zeros(0),
         )  # fmt: skip
 

@@ -3,7 +3,8 @@
 The engine reads the story and takes the form that fits:
 
 * words alone: a Dirichlet theta for each document, Dirichlet topics (:mod:`.expectations_words`);
-* words and one normal response with mean ``zbar @ eta`` (:mod:`.expectations_normal`);
+* words and any response of one ``zbar @ eta`` (:mod:`.expectations_general`), or token by token for a normal one with mean
+  ``zbar @ eta`` (:mod:`.expectations_normal`);
 * one discrete z a document and Dirichlet sites (:mod:`.expectations_enumerated`).
 
 A form has ``start(rng)``, ``expect(state, fresh)`` (the E-step), ``maximise(state, fresh)`` (the M-step),
@@ -60,11 +61,12 @@ def vem(
     topics: str = "dirichlet",
     point: str = "map",
     estimate_alpha: bool = False,
-    order: str = "sequential",
+    start: str = "response",
+    order: str = "parallel",
     num_iterations: int = 200,
     tolerance: float = 1e-4,
     e_tolerance: float = 1e-4,
-    e_iterations: int = 100,
+    e_iterations: int = 20,
     num_draws: int = 200,
     progress_bar: bool = True,
     **arguments: Any,
@@ -82,9 +84,12 @@ def vem(
         "map": coefficients and noise are estimated under the story's priors. "mle": without them, as in the paper.
     estimate_alpha
         Fit theta's prior by Newton's method, one alpha a topic, once the topics have settled under the story's.
+    start
+        Where topics start, for stories with a response. "response": at the words of documents ordered by their response.
+        "uniform": all alike but for noise, as in the paper; what topics become is then left to the words.
     order
-        "sequential": phi is updated token by token, exactly, for one normal response. "parallel": all words of a document
-        at once, for any response of one ``zbar @ eta``; occurrences of a term share one phi.
+        "parallel": all words of a document at once, for any response of one ``zbar @ eta``; occurrences of a term share one
+        phi. "sequential": token by token, exactly, for one normal response; several times slower.
     num_iterations, tolerance
         EM ends when the bound's relative change falls below ``tolerance``, or after so many iterations.
     e_iterations, e_tolerance
@@ -97,14 +102,15 @@ def vem(
     """
     _check_choice("topics", topics, ("dirichlet", "mle"))
     _check_choice("point", point, ("map", "mle"))
-    _check_choice("order", order, ("sequential", "parallel"))
+    _check_choice("start", start, ("response", "uniform"))
+    _check_choice("order", order, ("parallel", "sequential"))
     for name, value in (("num_iterations", num_iterations), ("e_iterations", e_iterations), ("num_draws", num_draws)):
         if value < 1:
             raise ValueError(f"{name} is {value!r}; give a whole number of at least 1.")
     from .fit import Fit
 
     reading = read(story, corpus, y, arguments)
-    form = _form(reading, Settings(topics, point, estimate_alpha, e_tolerance, e_iterations), order)
+    form = _form(reading, Settings(topics, point, estimate_alpha, e_tolerance, e_iterations, start), order)
     rng = np.random.default_rng(seed)
     state, info = _ascend(form, form.start(rng), reading, num_iterations, tolerance, progress_bar)
     info["seed"] = seed
