@@ -1,6 +1,7 @@
 """What simulation-based calibration and Geweke's test say of every story and engine, as figures and a page.
 
-    python benchmarks/calibration.py            # writes benchmarks/calibration.md and benchmarks/figures/*.png
+    python benchmarks/calibration.py                 # writes benchmarks/calibration.md and benchmarks/figures/*.png
+    python benchmarks/calibration.py --only poisson  # those whose name has it, put into the page
 
 Exact engines must pass. What the approximate ones do is shown as it is.
 """
@@ -30,6 +31,9 @@ EXACT = [
     ("lda", "gibbs", {"collapse": "topics"}),
     ("slda", "gibbs", {}),
     ("slda", "gibbs", {"collapse": "topics"}),
+    ("slda_glm", "gibbs", {"response": "logit"}),
+    ("slda_glm", "gibbs", {"response": "probit"}),
+    ("slda_glm", "gibbs", {"response": "poisson"}),
     ("mixture", "nuts", {}),
     ("lda", "nuts", {}),
 ]
@@ -47,9 +51,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--simulations", type=int, default=400)
     parser.add_argument("--vem-simulations", type=int, default=100)
+    parser.add_argument("--only", help="a part of a name, e.g. poisson: other sections of the page stay")
     arguments = parser.parse_args()
     matplotlib.use("agg")
     (HERE / "figures").mkdir(exist_ok=True)
+    if arguments.only:
+        for case in EXACT:
+            if arguments.only in label_of(*case):
+                lines = show(*case, arguments.simulations, with_geweke=True)
+                print("\n".join(lines), flush=True)
+                put(label_of(*case), lines)
+        return
     lines = [
         "# Calibration",
         "",
@@ -81,10 +93,27 @@ def main() -> None:
     (HERE / "calibration.md").write_text("\n".join(lines) + "\n")
 
 
+def label_of(story: str, engine, options: dict) -> str:
+    label = f"{story} by {getattr(engine, '__name__', engine)}"
+    label += f", {options['collapse']} collapsed" if "collapse" in options else ""
+    return label + (f", {options['response']}" if "response" in options else "")
+
+
+def put(label: str, section: list[str]) -> None:
+    """A section into the page, in the place of the old one or behind the last of the exact engines."""
+    page = HERE / "calibration.md"
+    approximate = "## Engines that approximate"
+    first, second = page.read_text().split(approximate)
+    stale = f"### {label}: "
+    kept = [part for part in ("\n" + first).split("\n### ") if not f"### {part}".startswith(stale)]
+    page.write_text(
+        "\n### ".join(kept).lstrip("\n").rstrip("\n") + "\n\n" + "\n".join(section) + "\n" + approximate + second
+    )
+
+
 def show(story: str, engine, options: dict, number: int, *, with_geweke: bool) -> list[str]:
     """The section of one story and engine; its figure is written beside."""
-    name = getattr(engine, "__name__", engine)
-    label = f"{story} by {name}" + (f", {options['collapse']} collapsed" if options else "")
+    label = label_of(story, engine, options)
     function = getattr(models, story)
     began = time.perf_counter()
     found = calibrate(
@@ -97,7 +126,7 @@ def show(story: str, engine, options: dict, number: int, *, with_geweke: bool) -
     lines = [
         f"### {label}: {'passes' if found.passes else 'fails'}",
         "",
-        f"{number} simulations, {seconds:.0f} s.",
+        f"{number} simulations, {seconds:.0f} s, {datetime.date.today()}.",
         "",
         f"![ranks of {label}](figures/{figure.name})",
         "",

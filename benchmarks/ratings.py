@@ -23,6 +23,7 @@ from measuring import circumstances, write_section
 from speed import load, predictive_r2
 
 TOPICS = (5, 10, 20, 30, 50)
+PACKAGES = ("topiczoo", "jax", "numpyro", "scikit-learn", "tomotopy")
 GAMMAS = (0.05, 0.1)
 WITHOUT_TOPICS = ("lasso", "ridge")
 METHODS = ("gibbs", "vem", "lda + regression", "tomotopy", *WITHOUT_TOPICS)
@@ -204,7 +205,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.files:
         found = pd.DataFrame([json.loads(line) for file in arguments.files for line in file.read_text().splitlines()])
-        text = f"{arguments.where or circumstances()}\n\n{table(found)}\n\nMean ± standard deviation (number of folds)."
+        where = arguments.where or circumstances(__file__, PACKAGES)
+        text = f"{where}\n\n{table(found)}\n\nMean ± standard deviation (number of folds)."
         print(text)
         if arguments.write:
             write_section("Ratings of films, five-fold cross-validation", text)

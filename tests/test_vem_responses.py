@@ -122,7 +122,7 @@ def test_both_orders_predict_alike():
 
 
 def test_what_the_parallel_order_refuses():
-    with pytest.raises(ValueError, match="order is 'random'; choose from 'sequential', 'parallel'"):
+    with pytest.raises(ValueError, match="order is 'random'; choose from 'parallel', 'sequential'"):
         vem(slda, CORPUS, Y, num_topics=K, order="random")
     with pytest.raises(ValueError, match="site 'rate' of the story 'latent_below': it is latent and depends on zbar"):
         vem(stories.latent_below, CORPUS, Y, num_topics=K, order="parallel")

@@ -1,0 +1,213 @@
+"""Supervised LDA beyond the sweep: variational EM beside scikit-learn's, prediction of many documents, classes of posts.
+
+    python benchmarks/responses.py --only vem --write          # expects ../shared/data/movie-reviews (--data FOLDER)
+    python benchmarks/responses.py --only prediction --write   # simulated documents
+    python benchmarks/responses.py --only binary,classes --write   # expects newsgroups20 in the same place
+
+Every part runs in a process of its own. The corpora are not part of the project.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from measuring import circumstances, run_part, write_section
+from scipy import sparse
+from speed import load
+
+PACKAGES = ("topiczoo", "jax", "numpyro", "scikit-learn")
+INNER = (10, 20, 100)
+
+
+def part_vem(folder):
+    """Seconds an EM iteration takes, K = 50, with a fixed number of inner updates and no tolerance."""
+    import jax
+    from sklearn.decomposition import LatentDirichletAllocation
+
+    from topiczoo import corpora, models
+    from topiczoo.inference.expectations import Settings
+    from topiczoo.inference.expectations_general import GlmWords
+    from topiczoo.inference.expectations_normal import NormalWords
+    from topiczoo.inference.expectations_words import Words
+    from topiczoo.inference.reading import read
+
+    counts, vocabulary, rating = load(folder)
+    corpus = corpora.Corpus.from_counts(counts, vocabulary)
+    y = (rating - rating.mean()) / rating.std()
+
+    def ours(form, story, y, inner):
+        form = form(
+            read(story, corpus, y, {"num_topics": 50, "gamma": 0.05}), Settings(e_tolerance=0.0, e_iterations=inner)
+        )
+        state, seconds = form.start(np.random.default_rng(0)), []
+        for _ in range(4):
+            began = time.perf_counter()
+            state = form.maximise(form.expect(state, True), True)
+            form.bound(state)
+            jax.block_until_ready([leaf for leaf in jax.tree.leaves(state) if isinstance(leaf, jax.Array)])
+            seconds.append(time.perf_counter() - began)
+        return min(seconds[1:])
+
+    def theirs(inner):
+        def fit(iterations):
+            model = LatentDirichletAllocation(
+                50, learning_method="batch", n_jobs=2, max_iter=iterations, max_doc_update_iter=inner, mean_change_tol=0.0,
+                doc_topic_prior=0.1, topic_word_prior=0.05, random_state=0,
+            )  # fmt: skip
+            began = time.perf_counter()
+            model.fit(counts)
+            return time.perf_counter() - began
+
+        return min((fit(7) - fit(2)) / 5 for _ in range(2))
+
+    found = {}
+    for inner in INNER:
+        found[f"scikit-learn, LDA, {inner} inner updates"] = theirs(inner)
+        found[f"topiczoo, LDA, {inner} inner updates"] = ours(Words, models.lda, None, inner)
+        found[f"topiczoo, sLDA, parallel, {inner} inner updates"] = ours(GlmWords, models.slda, y, inner)
+    found["topiczoo, sLDA, sequential, 10 inner updates"] = ours(NormalWords, models.slda, y, 10)
+    return found
+
+
+def part_prediction(folder):
+    """10,000 documents of 300 words from a story with 50 topics; a fit of two chains at the truth."""
+    from topiczoo import corpora, models
+    from topiczoo.inference import Fit
+    from topiczoo.inference.reading import Reading, Story
+
+    rng = np.random.default_rng(0)
+    num_topics, num_terms, num_documents, length = 50, 5000, 10_000, 300
+    beta = rng.dirichlet(np.full(num_terms, 0.05), num_topics).astype(np.float32)
+    theta = rng.dirichlet(np.full(num_topics, 0.1), num_documents)
+    z = (theta.cumsum(1)[:, None, :] < rng.random((num_documents, length, 1))).sum(-1)
+    words = np.zeros_like(z)
+    for k, ends in enumerate(beta.cumsum(1)):
+        here = z == k
+        words[here] = np.minimum(np.searchsorted(ends, rng.random(here.sum())), num_terms - 1)
+    document = np.repeat(np.arange(num_documents), length)
+    counts = sparse.csr_array((np.ones(z.size, int), (document, words.ravel())), shape=(num_documents, num_terms))
+    corpus = corpora.Corpus.from_counts(counts)
+    story = Story(models.slda, {"num_topics": num_topics})
+    Reading(story, corpus[:10], np.arange(10.0, dtype=np.float32))
+    eta = rng.normal(size=num_topics).astype(np.float32)
+    draws = {
+        "beta": np.broadcast_to(beta, (2, 100, *beta.shape)), "eta": np.broadcast_to(eta, (2, 100, num_topics)),
+        "sigma": np.full((2, 100), 0.5, np.float32),
+    }  # fmt: skip
+    fit = Fit(story, corpus[:10], draws, engine="gibbs", y=np.arange(10.0))
+    began = time.perf_counter()
+    prediction = fit.predict(corpus)
+    seconds = time.perf_counter() - began
+    truth = np.take(eta, z).mean(1)
+    return {
+        "seconds": seconds, "draws of each response": len(prediction.draws),
+        "R^2 of E[y] against the true eta . zbar": float(1 - np.mean((prediction.mean - truth) ** 2) / truth.var()),
+    }  # fmt: skip
+
+
+def posts(folder, groups=None):
+    """Training and test posts, terms of at least 5 training posts, labels."""
+    from topiczoo import corpora
+
+    folder = Path(folder).parent / "newsgroups20"
+    counts = sparse.load_npz(folder / "counts.npz").tocsr()
+    table = pd.read_csv(folder / "documents.csv")
+    label = table["group"]
+    kept = np.ones(len(table), bool) if groups is None else label.isin(groups).to_numpy()
+    counts, table, label = counts[kept], table[kept], label[kept].to_numpy().astype(str)
+    train = (table["split"] == "train").to_numpy()
+    widespread = np.asarray((counts[train] > 0).sum(0)).ravel() >= 5
+    vocabulary = np.array((folder / "vocabulary.txt").read_text().split("\n")[: len(widespread)])
+    corpus = corpora.Corpus.from_counts(counts[:, widespread], vocabulary[widespread])
+    return corpus, label, np.flatnonzero(train), np.flatnonzero(~train)
+
+
+def baselines(corpus, label, train, test):
+    """Linear SVM on square roots of counts at unit length, multinomial naive Bayes on counts."""
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.naive_bayes import MultinomialNB
+    from sklearn.preprocessing import normalize
+    from sklearn.svm import LinearSVC
+
+    roots = normalize(corpus.counts.astype(float).sqrt())
+    svm = GridSearchCV(LinearSVC(), {"C": [0.1, 1.0, 10.0]}, cv=5).fit(roots[train], label[train])
+    bayes = GridSearchCV(MultinomialNB(), {"alpha": [0.01, 0.1, 1.0]}, cv=5).fit(corpus.counts[train], label[train])
+    return {
+        "linear SVM": float(np.mean(svm.predict(roots[test]) == label[test])),
+        "naive Bayes": float(np.mean(bayes.predict(corpus.counts[test]) == label[test])),
+    }
+
+
+def part_binary(folder):
+    """alt.atheism against talk.religion.misc, accuracy on the test posts."""
+    from topiczoo import inference, models
+
+    corpus, label, train, test = posts(folder, ["alt.atheism", "talk.religion.misc"])
+    found = baselines(corpus, label, train, test)
+    found["majority"] = float(pd.Series(label[test]).value_counts(normalize=True).max())
+    for topics in (10, 20, 40):
+        for response in ("logit", "probit"):
+            fit = inference.gibbs(
+                models.slda_glm, corpus[train], label[train], response=response, num_topics=topics, alpha=0.1, gamma=0.05,
+                num_warmup=300, num_samples=300, progress_bar=False,
+            )  # fmt: skip
+            found[f"gibbs, {response}, K = {topics}"] = float(np.mean(fit.predict(corpus[test]).label == label[test]))
+        fit = inference.vem(
+            models.slda_glm, corpus[train], label[train], response="logit", num_topics=topics, alpha=0.1, gamma=0.05,
+            num_iterations=60, progress_bar=False,
+        )  # fmt: skip
+        found[f"vem, logit, K = {topics}"] = float(np.mean(fit.predict(corpus[test]).label == label[test]))
+    return found
+
+
+def part_classes(folder):
+    """20 groups, softmax response, by variational EM."""
+    from topiczoo import inference, models
+
+    corpus, label, train, test = posts(folder)
+    found = baselines(corpus, label, train, test)
+    for topics in (40,):
+        began = time.perf_counter()
+        fit = inference.vem(
+            models.slda_glm, corpus[train], label[train], response="softmax", outputs=20, num_topics=topics, alpha=0.1,
+            gamma=0.05, num_iterations=15, e_iterations=10, progress_bar=False,
+        )  # fmt: skip
+        prediction = fit.predict(corpus[test])
+        found[f"vem, softmax, K = {topics}"] = float(np.mean(prediction.label == label[test]))
+        found[f"vem, softmax, K = {topics}: seconds"] = time.perf_counter() - began
+    return found
+
+
+PARTS = {"vem": part_vem, "prediction": part_prediction, "binary": part_binary, "classes": part_classes}
+TITLES = {
+    "vem": "An iteration of variational EM on film reviews, K = 50", "prediction": "Prediction of 10,000 documents",
+    "binary": "Two newsgroups, accuracy", "classes": "Twenty newsgroups, accuracy",
+}  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default="../shared/data/movie-reviews")
+    parser.add_argument("--only", default=",".join(PARTS))
+    parser.add_argument("--part", help=argparse.SUPPRESS)
+    parser.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.part:
+        print(json.dumps(PARTS[arguments.part](arguments.data)))
+        return
+    for name in arguments.only.split(","):
+        found = run_part(__file__, name, data=arguments.data)
+        rows = "\n".join(f"| {what} | {value:.3f} |" for what, value in found.items())
+        text = f"{circumstances(__file__, PACKAGES)}\n\n| | |\n|---|---|\n{rows}"
+        print(f"## {TITLES[name]}\n\n{text}\n")
+        if arguments.write:
+            write_section(TITLES[name], text)
+
+
+if __name__ == "__main__":
+    main()
