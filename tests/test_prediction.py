@@ -1,0 +1,153 @@
+"""Prediction: quick draws of topics against enumeration, the plug-in rule, calibrated intervals, cross-validation."""
+
+from __future__ import annotations
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import special as scipy_special
+from scipy.special import gammaln, logsumexp
+
+from topiczoo import inference, models
+from topiczoo.corpora import Corpus
+from topiczoo.corpora.layouts import documents
+from topiczoo.inference import Fit, special
+from topiczoo.inference.expectations_words import fold_in
+from topiczoo.inference.folding import Folding
+from topiczoo.inference.prediction import Prediction
+from topiczoo.inference.reading import Reading, Story
+from topiczoo.inference.starting import coefficients_by_response, topics_by_response
+
+RNG = np.random.default_rng(0)
+BETA = RNG.dirichlet(np.full(6, 0.7), 3).astype(np.float32)
+ETA = np.array([-1.0, 0.3, 2.0], np.float32)
+COUNTS = np.array([[2, 0, 1, 0, 3, 1], [0, 1, 0, 2, 0, 0], [1, 1, 1, 1, 1, 1], [0, 0, 5, 0, 0, 2]])
+CORPUS = Corpus.from_counts(COUNTS)
+ALPHA = 0.4
+
+
+@pytest.fixture(scope="module")
+def at_the_truth():
+    """A fit of one chain of one draw: all parameters known."""
+    story = Story(models.slda, {"num_topics": 3, "alpha": ALPHA})
+    y = np.arange(4, dtype=np.float32)
+    Reading(story, CORPUS, y)
+    draws = {"beta": BETA[None, None], "eta": ETA[None, None], "sigma": np.full((1, 1), 0.1, np.float32)}
+    return Fit(story, CORPUS, draws, engine="gibbs", y=y)
+
+
+def exact_moments(row):
+    """Mean and standard deviation of eta . zbar given the words, all z enumerated."""
+    terms = np.repeat(np.arange(6), row)
+    logs, values = [], []
+    for z in itertools.product(range(3), repeat=len(terms)):
+        n = np.bincount(z, minlength=3)
+        logs.append(gammaln(n + ALPHA).sum() + np.log(BETA[z, terms]).sum())
+        values.append(ETA @ n / len(terms))
+    weight, values = np.exp(np.array(logs) - logsumexp(logs)), np.array(values)
+    return weight @ values, np.sqrt(weight @ values**2 - (weight @ values) ** 2)
+
+
+def test_quick_draws_of_topics_are_near_the_exact_posterior_and_sweeps_bring_them_there(at_the_truth):
+    folding = Folding(at_the_truth, CORPUS)
+    values = {name: jnp.asarray(draw[0, 0]) for name, draw in at_the_truth.draws.items()}
+    centre = folding._centre(0)
+    exact = np.array([exact_moments(row) for row in COUNTS])
+
+    def errors(burn, number=4000):
+        def one(key):
+            return folding.topics(folding.corpus, key, centre, values, burn).document_topic @ ETA
+
+        drawn = jax.jit(lambda keys: jax.lax.map(one, keys))(jax.random.split(jax.random.key(1), number))
+        found = np.asarray(drawn) / COUNTS.sum(1)
+        return found.mean(0) - exact[:, 0], found.std(0) / exact[:, 1]
+
+    gap, spread = errors(0)
+    assert np.abs(gap / exact[:, 1]).max() < 0.5 and spread.min() > 0.6
+    gap, spread = errors(20)
+    assert np.abs(gap / (exact[:, 1] / np.sqrt(4000))).max() < 4.5
+    np.testing.assert_allclose(spread, 1, atol=0.06)
+
+
+def test_the_plug_in_rule_is_equation_13(at_the_truth):
+    prediction = at_the_truth.predict(CORPUS, rule="plug-in")
+    _, phibar = fold_in(jnp.asarray(BETA), ALPHA, documents(CORPUS, pairs=True))
+    np.testing.assert_allclose(prediction.mean, np.asarray(phibar) @ ETA, rtol=1e-4)
+    assert prediction.draws.shape[0] >= 200
+    np.testing.assert_allclose(prediction.draws.std(0), 0.1, rtol=0.3)
+    with pytest.raises(ValueError, match="rule is 'exact'; choose from 'posterior', 'plug-in'"):
+        at_the_truth.predict(CORPUS, rule="exact")
+
+
+def predicted(draws):
+    names = np.array([str(i) for i in range(draws.shape[1])])
+    return Prediction(names, draws.mean(0), draws, draws[None])
+
+
+@pytest.mark.parametrize("scale", [0.4, 2.5])
+def test_calibrated_intervals_hold_what_they_promise_whatever_the_model_says(scale):
+    rng = np.random.default_rng(3)
+    spread = rng.uniform(0.5, 2, 3000)
+    y = spread * rng.standard_t(4, 3000)
+    draws = scale * spread * rng.normal(size=(200, 3000))
+    aside, new = predicted(draws[:, :1000]), predicted(draws[:, 1000:])
+    from topiczoo.inference.intervals import Calibration, calibrated
+
+    told = Calibration.of(aside, y[:1000])
+    for probability in (0.5, 0.9):
+        low, high = calibrated(new.draws, probability, told)
+        assert abs(np.mean((y[1000:] >= low) & (y[1000:] <= high)) - probability) < 0.04
+        raw = new.interval(probability)
+        held = np.mean((y[1000:] >= raw[:, 0]) & (y[1000:] <= raw[:, 1]))
+        assert abs(held - probability) > 0.08  # or there was nothing to mend
+
+
+def test_counts_stay_whole_and_positive_when_calibrated(at_the_truth):
+    from topiczoo.inference.intervals import Calibration, calibrated
+
+    rng = np.random.default_rng(4)
+    draws = rng.poisson(3, (200, 400))
+    low, high = calibrated(draws, 0.9, Calibration.of(predicted(draws), rng.poisson(6, 400)))
+    assert (low >= 0).all() and not (low % 1).any() and not (high % 1).any() and (high > np.quantile(draws, 0.95)).all()
+    with pytest.raises(ValueError, match=r"calibrate must be documents that the fit has not seen"):
+        at_the_truth.predict(CORPUS, calibrate=3)
+    with pytest.raises(ValueError, match="calibrate has 4 documents with a response; give 20 at least"):
+        at_the_truth.predict(CORPUS, calibrate=(CORPUS, np.arange(4.0)))
+
+
+def test_every_document_is_predicted_by_a_fit_that_has_not_seen_it():
+    corpus = Corpus.from_counts(RNG.poisson(1.0, (11, 6)) + 1)
+
+    class Seen:
+        def __init__(self, story, corpus, y, *, seed):
+            self.names = set(corpus.names)
+            assert len(y) == len(corpus)
+
+        def predict(self, corpus, *, seed):
+            return predicted(np.array([[float(name in self.names) for name in corpus.names]] * 3))
+
+    found = inference.cross_predict(Seen, models.slda, corpus, np.arange(11.0), folds=4)
+    assert found.mean.shape == (11,) and not found.mean.any() and found.draws.shape == (3, 11)
+    with pytest.raises(ValueError, match="folds is 12; give a whole number from 2 to the number of documents, 11"):
+        inference.cross_predict(Seen, models.slda, corpus, np.arange(11.0), folds=12)
+
+
+def test_quick_special_functions_are_right():
+    x = np.concatenate([np.logspace(-4, 6, 20_001), [1, 2, 7.999, 8]]).astype(np.float32)
+    for name in ("gammaln", "digamma"):
+        truth = getattr(scipy_special, name)(x.astype(float))
+        found = np.asarray(jax.jit(getattr(special, name))(x), float)
+        assert (np.abs(found - truth) / np.maximum(1, np.abs(truth))).max() < 1e-5
+
+
+def test_variational_em_starts_where_responses_differ():
+    y = np.array([0.0, 10.0, np.nan, 5.0])
+    counts, shares = topics_by_response(CORPUS.counts, y, 5)
+    assert shares[0].argmax() < shares[3].argmax() < shares[1].argmax()
+    np.testing.assert_allclose(shares[2], 0.2)
+    np.testing.assert_allclose(counts.sum(), COUNTS.sum())
+    eta = coefficients_by_response(np.array([0.0, 1.0, 2.0, 0.0]), np.eye(4)[:, :3] + 0.01, 3)
+    assert eta.shape == (3, 3) and (eta.argmax(1) == [0, 1, 2]).all() and np.abs(eta).max() == pytest.approx(1)
