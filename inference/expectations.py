@@ -34,6 +34,7 @@ class Settings:
     e_tolerance: float = 1e-4
     e_iterations: int = 100
     start: str = "response"
+    expectation: str = "sigma points"
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ class GlmWords:
     def __init__(self, reading: Reading, settings: Settings) -> None:
         self.reading, self.settings = reading, settings
         self.theta, self.topics, self.alpha = read_words(reading, settings)
-        self.response = GlmResponse(reading, settings.point)
+        self.response = GlmResponse(reading, settings.point, settings.expectation)
         known = {self.theta, self.topics.name, *self.response.sites}
         if extra := sorted((set(reading.latent) | set(reading.observed)) - known):
             refuse(reading, extra[0], "it is neither part of the words nor of their response")

@@ -63,6 +63,7 @@ def vem(
     estimate_alpha: bool = False,
     start: str = "response",
     order: str = "parallel",
+    expectation: str = "sigma points",
     num_iterations: int = 200,
     tolerance: float = 1e-4,
     e_tolerance: float = 1e-4,
@@ -90,6 +91,9 @@ def vem(
     order
         "parallel": all words of a document at once, for any response of one ``zbar @ eta``; occurrences of a term share one
         phi. "sequential": token by token, exactly, for one normal response; several times slower.
+    expectation
+        How E[log p(y | zbar @ eta)] is found in the parallel order: by "sigma points", or by the paper's "delta" method, a
+        second-order expansion, for comparison; it is no expectation, so the bound is none either.
     num_iterations, tolerance
         EM ends when the bound's relative change falls below ``tolerance``, or after so many iterations.
     e_iterations, e_tolerance
@@ -104,13 +108,14 @@ def vem(
     _check_choice("point", point, ("map", "mle"))
     _check_choice("start", start, ("response", "uniform"))
     _check_choice("order", order, ("parallel", "sequential"))
+    _check_choice("expectation", expectation, ("sigma points", "delta"))
     for name, value in (("num_iterations", num_iterations), ("e_iterations", e_iterations), ("num_draws", num_draws)):
         if value < 1:
             raise ValueError(f"{name} is {value!r}; give a whole number of at least 1.")
     from .fit import Fit
 
     reading = read(story, corpus, y, arguments)
-    form = _form(reading, Settings(topics, point, estimate_alpha, e_tolerance, e_iterations, start), order)
+    form = _form(reading, Settings(topics, point, estimate_alpha, e_tolerance, e_iterations, start, expectation), order)
     rng = np.random.default_rng(seed)
     state, info = _ascend(form, form.start(rng), reading, num_iterations, tolerance, progress_bar)
     info["seed"] = seed

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
 import stories
-from scipy.special import digamma
+from scipy.special import digamma, gammaln
 from test_vem import CORPUS, COUNTS, ROUNDING, SOME_Y, K, Y, document_bound
 
+from topiczoo.corpora import Corpus
 from topiczoo.inference import vem
 from topiczoo.inference.expectations import Settings
 from topiczoo.inference.expectations_general import GlmWords
+from topiczoo.inference.expectations_glm import GlmResponse
 from topiczoo.inference.reading import read
-from topiczoo.models import draw_words, slda
+from topiczoo.models import draw_words, slda, slda_glm
 
 
 def bernoulli(corpus, y=None, *, num_topics=2):
@@ -128,3 +131,35 @@ def test_what_the_parallel_order_refuses():
         vem(stories.latent_below, CORPUS, Y, num_topics=K, order="parallel")
     with pytest.raises(ValueError, match="otherwise than through one zbar @ eta"):
         vem(stories.mean_and_scale, CORPUS, Y, num_topics=K, order="parallel")
+
+
+def test_expectations_of_a_count_against_the_product_over_words():
+    """E[exp(eta . zbar)] is a product over words under q; sigma points find it to rounding, the delta method nearly."""
+    rng = np.random.default_rng(5)
+    counts = rng.poisson(3.0, COUNTS.shape) + 1
+    y = rng.poisson(2.0, len(counts)).astype(float)
+    corpus = Corpus.from_counts(counts)
+    eta = np.linspace(-3, 3, K).astype(np.float32)
+    phi = [rng.dirichlet(np.full(K, 0.5), row.sum()) for row in counts]
+    mean = np.array([part.mean(0) @ eta for part in phi])
+    variance = np.array([((part @ eta**2) - (part @ eta) ** 2).sum() / len(part) ** 2 for part in phi])
+    growth = np.array([np.prod(part @ np.exp(eta / len(part))) for part in phi])
+    exact = y * mean - growth - gammaln(y + 1)
+    reading = read(slda_glm, corpus, y, {"num_topics": K, "response": "poisson"})
+    gaps = {}
+    for expectation in ("sigma points", "delta"):
+        response = GlmResponse(reading, "map", expectation)
+        moments = jnp.asarray(mean, jnp.float32)[:, None], jnp.asarray(variance, jnp.float32)[:, None, None]
+        found = response.terms({**response.start(), "eta": jnp.asarray(eta)}, *response.data, *moments)
+        gaps[expectation] = np.abs(np.asarray(found) - exact).max()
+    assert gaps["sigma points"] < 1e-3 and gaps["delta"] < 0.05
+
+
+def test_the_delta_method_is_exact_for_a_normal_response():
+    moments = jnp.full((len(COUNTS), 1), 0.3), jnp.full((len(COUNTS), 1, 1), 0.2)
+    reading = read(slda, CORPUS, Y, {"num_topics": K})
+    found = []
+    for expectation in ("sigma points", "delta"):
+        response = GlmResponse(reading, "map", expectation)
+        found.append(response.terms(response.start(), *response.data, *moments))
+    np.testing.assert_allclose(*found, rtol=1e-4)
