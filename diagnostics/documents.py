@@ -118,10 +118,11 @@ def _add_responses(
     for name, (part, values) in observed_parts(prediction, y).items():
         shown = None if values is None else values[rows]
         if kind(part) == CLASS and part.probabilities.ndim == 2:
-            for place, (item, label) in enumerate(zip(documents, part.label, strict=True)):
-                truth = None if shown is None or np.isnan(shown[place]) else int(shown[place])
-                sure = round(float(part.probabilities[place, label]), 3)
-                item["responses"].append({"name": name, "y": truth, "label": int(label), "probability": sure})
+            names = np.arange(part.probabilities.shape[1]) if part.classes is None else part.classes.astype(str)
+            for place, (item, shares) in enumerate(zip(documents, part.probabilities, strict=True)):
+                truth = None if shown is None or np.isnan(shown[place]) else names[int(shown[place])].item()
+                guess, sure = names[shares.argmax()].item(), round(float(shares.max()), 3)
+                item["responses"].append({"name": name, "y": truth, "label": guess, "probability": sure})
             continue
         mean, interval = part.mean.reshape(len(documents), -1), part.interval(0.9).reshape(len(documents), -1, 2)
         observed = np.full(mean.shape, np.nan) if shown is None else shown.reshape(len(documents), -1).astype(float)

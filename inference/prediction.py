@@ -57,11 +57,16 @@ class Prediction:
         return np.stack(calibrated(self.draws, probability, self.calibration), -1)
 
     def frame(self, probability: float = 0.9) -> pd.DataFrame:
-        """One row a document: mean, low, high."""
+        """One row a document: mean, low, high; for classes the label and the probability of each."""
+        index = pd.Index(self.names, name="document")
+        if self.probabilities is not None and self.probabilities.ndim == 2:
+            names = range(self.probabilities.shape[1]) if self.classes is None else self.classes
+            shares = {f"p({name})": share for name, share in zip(names, self.probabilities.T, strict=True)}
+            return pd.DataFrame({"label": self.label, **shares}, index=index)
         if self.mean.ndim > 1:
             raise ValueError("The response has several parts; use .mean and .interval().")
         low, high = self.interval(probability).T
-        return pd.DataFrame({"mean": self.mean, "low": low, "high": high}, index=pd.Index(self.names, name="document"))
+        return pd.DataFrame({"mean": self.mean, "low": low, "high": high}, index=index)
 
 
 def predict(

@@ -151,3 +151,19 @@ def test_variational_em_starts_where_responses_differ():
     np.testing.assert_allclose(counts.sum(), COUNTS.sum())
     eta = coefficients_by_response(np.array([0.0, 1.0, 2.0, 0.0]), np.eye(4)[:, :3] + 0.01, 3)
     assert eta.shape == (3, 3) and (eta.argmax(1) == [0, 1, 2]).all() and np.abs(eta).max() == pytest.approx(1)
+
+
+def test_classes_go_by_their_names():
+    from topiczoo.diagnostics.documents import _add_responses
+
+    shares = np.array([[0.2, 0.8], [0.9, 0.1]])
+    draws = np.array([[1, 0], [1, 1]])
+    prediction = Prediction(np.array(["a", "b"]), draws.mean(0), draws, draws[None], shares, np.array(["bad", "good"]))
+    assert list(prediction.label) == ["good", "bad"]
+    assert prediction.frame().loc["a"].to_dict() == {"label": "good", "p(bad)": 0.2, "p(good)": 0.8}
+    shown = [{"responses": []}, {"responses": []}]
+    _add_responses(shown, np.array([0.0, np.nan]), np.arange(2), prediction, (0.0, 1.0))
+    assert shown[0]["responses"] == [{"name": "y", "y": "bad", "label": "good", "probability": 0.8}]
+    assert shown[1]["responses"][0]["y"] is None
+    codes = Prediction(prediction.names, draws.mean(0), draws, draws[None], shares)
+    assert list(codes.label) == [1, 0] and list(codes.frame().columns) == ["label", "p(0)", "p(1)"]

@@ -175,8 +175,10 @@ def _predict(options: argparse.Namespace) -> int:
     fit = inference.load(options.fit, find_story(options.story) if options.story else None)
     corpus = corpora.read_csv(options.csv, options.text, empty="keep")
     prediction = fit.predict(corpus, progress_bar=True)
-    shift, scale = fit.info.get("standardised", (0.0, 1.0))
-    frame = prediction.frame(options.interval) * scale + shift
+    frame = prediction.frame(options.interval)
+    if "standardised" in fit.info:
+        shift, scale = fit.info["standardised"]
+        frame = frame * scale + shift
     frame.to_csv(options.out)
     print(f"{len(frame)} predictions written to {options.out}")
     return 0
