@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ from .reading import BETA, THETA, Reading, read, unwrapped
 from .topic_blocks import CollapsedBlock, TopicBlock, beta_can_be_integrated_out
 
 BUDGET = 128 * 2**20  # bytes: a site whose draws would take more is kept as running means and fewer draws
+MOST_DIVERGENT = 0.05  # share of a chain's draws that may diverge without a warning
 CHUNK_TOKENS = 3_000_000  # token updates between two looks at a chain: about a second
 
 
@@ -86,6 +88,7 @@ def gibbs(
         plan.kernel(), data, seed=seed, num_chains=num_chains, schedule=schedule, constrain=plan.constrain,
         reset=reset_totals, means=totals, devices=mesh or devices, progress_bar=progress_bar,
     )  # fmt: skip
+    _warn_of_divergences(drawn.statistics)
     return Fit(
         reading.story, corpus, drawn.draws, y=reading.y, engine="gibbs", means=drawn.means, statistics=drawn.statistics,
         snapshots=drawn.snapshots, snapshot_index=drawn.snapshot_index,
@@ -94,6 +97,17 @@ def gibbs(
             "interrupted": drawn.interrupted, "as_means": sorted(large),
         },
     )  # fmt: skip
+
+
+def _warn_of_divergences(statistics: dict[str, np.ndarray]) -> None:
+    """A chain whose topics settle after the warm-up can leave NUTS with steps that no longer fit, and stand still."""
+    shares = statistics["diverging"].mean(1) if "diverging" in statistics else np.zeros(1)
+    if shares.max() > MOST_DIVERGENT:
+        warnings.warn(
+            f"{shares.max():.0%} of the draws of chain {shares.argmax()} diverged: do not rely on what NUTS draws there; "
+            "give a longer num_warmup, or look at the priors.",
+            stacklevel=3,
+        )
 
 
 def _on_device(y: Any) -> Any:

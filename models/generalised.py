@@ -22,6 +22,7 @@ def slda_glm(
     num_topics=20,
     alpha=0.1,
     gamma=0.01,
+    scale=2.0,
 ):
     """theta_d ~ Dir(alpha);  z_dn ~ Cat(theta_d);  w_dn ~ Cat(beta_{z_dn});  y_d ~ response(eta . zbar_d + slopes . x_d)
 
@@ -35,6 +36,7 @@ def slda_glm(
     num_topics    K                number of topics
     alpha         alpha            Dirichlet prior of a document's proportions; one number, or one a topic
     gamma         (none)           Dirichlet prior of a topic's terms
+    scale         (none)           prior deviation of coefficients; classes that words tell apart well want more, say 6
     ============  ===============  =========================================
 
     y of a class may be numbers from 0, strings, booleans or a pandas Categorical; ``fit.classes`` names them in order.
@@ -43,13 +45,13 @@ def slda_glm(
     with numpyro.plate("topics", num_topics):
         beta = numpyro.sample("beta", dist.Dirichlet(jnp.full(corpus.num_terms, gamma)))
     shape = [num_topics] if outputs is None else [num_topics, outputs]
-    eta = numpyro.sample("eta", dist.Normal(0, 2).expand(shape).to_event(len(shape)))
+    eta = numpyro.sample("eta", dist.Normal(0, scale).expand(shape).to_event(len(shape)))
     documents = numpyro.plate("documents", corpus.num_documents)
     with documents:
         theta = numpyro.sample("theta", dist.Dirichlet(jnp.full(num_topics, alpha)))
     predictor = draw_words(corpus, theta, beta) @ eta
     for name in covariates:
-        slope = numpyro.sample(f"slope_{name}", dist.Normal(0, 2).expand(shape[1:]).to_event(len(shape) - 1))
+        slope = numpyro.sample(f"slope_{name}", dist.Normal(0, scale).expand(shape[1:]).to_event(len(shape) - 1))
         predictor += jnp.multiply.outer(jnp.asarray(corpus.covariates[name]), slope)
     respond = RESPONSES[response] if isinstance(response, str) else response
     distribution = respond(predictor, **(options or {}))
