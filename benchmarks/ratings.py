@@ -173,7 +173,8 @@ def table(found: pd.DataFrame) -> str:
 
     def cell(rows: pd.DataFrame, column: str = "r2") -> str:
         values = rows[column].dropna() if column in rows else rows.iloc[:0]
-        return f"{values.mean():.3f} ± {values.std(ddof=1):.3f} ({len(values)})" if len(values) else ""
+        spread = f" ± {values.std(ddof=1):.3f}" if len(values) > 1 else ""
+        return f"{values.mean():.3f}{spread} ({len(values)})" if len(values) else ""
 
     names = {
         "r2": "", "r2 plug-in": ", plug-in rule", "covered": ", held by the raw 90% interval",
