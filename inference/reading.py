@@ -202,6 +202,7 @@ class Reading:
         story.dims = self._dims(second)
         if not predicting:
             self._refuse_absent_response()
+            _ = self.few_values  # now, not for the first time while something is compiled
 
     def _typical_rows(self) -> np.ndarray:
         """A few documents, labelled ones first."""
