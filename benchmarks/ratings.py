@@ -142,7 +142,7 @@ def part_lasso(data, number):
     train, test, y = fold(rating, number)
     shares = counts.multiply(1 / counts.sum(1).reshape(-1, 1)).tocsc()
     scale = np.sqrt(shares[train].power(2).mean(0).max())
-    model = LassoCV(n_alphas=30, cv=5, n_jobs=2, max_iter=3000).fit(shares[train] / scale, y[train])
+    model = LassoCV(alphas=30, cv=5, n_jobs=2, max_iter=3000).fit(shares[train] / scale, y[train])
     return {"r2": predictive_r2(y[test], model.predict(shares[test] / scale))}
 
 
