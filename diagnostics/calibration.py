@@ -119,11 +119,17 @@ def calibrate(
             # warm-up in the same loop: a second one would be compiled a second time
             _, drawn = jax.lax.scan(draw, state, None, length=warm + num_draws)
             true = evaluate(truth.values, documents, truth.y)
-            return {name: (drawn[name][warm:] < true[name]).sum() for name in drawn}
+            ties_key = jax.random.fold_in(key, 2)
+            return {name: _rank(ties_key, drawn[name][warm:], true[name]) for name in drawn}
 
         ranks = pd.DataFrame(_in_batches(one, num_simulations, seed, progress_bar))
         name = engine
     return Calibration(ranks, num_draws, f"{getattr(story, '__name__', 'story')} by {name}")
+
+
+def _rank(key: jax.Array, drawn: jax.Array, true: jax.Array) -> jax.Array:
+    """The place of the truth among draws, at random among equals: responses that are all zero make quantities alike."""
+    return (drawn < true).sum() + jax.random.randint(key, (), 0, (drawn == true).sum() + 1)
 
 
 def _in_batches(one: Callable, number: int, seed: int, progress_bar: bool, most: int = BATCH) -> dict[str, np.ndarray]:
