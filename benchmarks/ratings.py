@@ -58,10 +58,9 @@ def fit_gibbs(corpus, y, topics, gamma, short, chains):
 def fit_vem(corpus, y, topics, gamma, short, chains):
     from topiczoo import inference, models
 
-    return inference.vem(models.slda, corpus, y, num_topics=topics, gamma=gamma, progress_bar=False, **VEM)
-
-
-VEM = {"alpha": 0.1, "num_iterations": 40}
+    return inference.vem(
+        models.slda, corpus, y, num_topics=topics, alpha=0.1, gamma=gamma, num_iterations=40, progress_bar=False
+    )
 
 
 def part_topic_model(fit, data, number, topics, chains):

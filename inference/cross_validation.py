@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -50,6 +51,7 @@ def _together(parts: list[Prediction], order: np.ndarray) -> Prediction:
             return None
         return np.take(np.concatenate([getattr(part, what) for part in parts], axis), order, axis)
 
-    return Prediction(
-        join("names"), join("mean"), join("draws", 1), join("expected", 2), join("probabilities"), parts[0].classes
-    )
+    return replace(
+        parts[0], names=join("names"), mean=join("mean"), draws=join("draws", 1), expected=join("expected", 2),
+        probabilities=join("probabilities"),
+    )  # fmt: skip

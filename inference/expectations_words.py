@@ -89,9 +89,8 @@ def out_of_logs(log_beta: jax.Array) -> jax.Array:
 def phi_at(beta: jax.Array, weighed: Weighed) -> tuple[jax.Array, jax.Array]:
     """(7): phi of one term of each document, but for the factor beside it: [K, width] and [width]."""
     product = jax.lax.optimization_barrier(beta * weighed.weight)  # computed once, not again for each use
-    return product, 1.0 / (
-        jnp.ones(product.shape[0]) @ product
-    )  # as a product: XLA is slow at sums over the first axis
+    mass = jnp.ones(product.shape[0]) @ product  # XLA is slow at sums over the first axis
+    return product, 1.0 / mass
 
 
 @partial(jax.jit, static_argnames=("deepest", "mesh"))

@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jax.sharding import Mesh
 from numpyro.primitives import Messenger
 from tqdm.auto import tqdm
 
@@ -26,7 +25,7 @@ from .sweep import mesh_of_devices, read_weights, sweep
 if TYPE_CHECKING:
     from .fit import Fit
 
-CENTRING = 10  # steps to the expected counts of topics: more do not raise R^2 of film ratings by 0.005
+CENTRING = 10  # steps to the expected counts of topics
 
 
 def known_words(fit: Fit, corpus: Corpus) -> Corpus:
@@ -61,8 +60,7 @@ class Folding:
                 f"Documents outside the fit are folded in with theta integrated out, which the story {fit.story.name!r} "
                 "does not allow; fit the new documents together with the old ones, with NaN as their response."
             )
-        self.devices = jax.devices()
-        self.corpus = documents(known, pairs=not words, shards=len(self.devices) if words else 0)
+        self.corpus = documents(known, pairs=not words, shards=jax.device_count() if words else 0)
         self.deepest = int(np.max(self.corpus.blocks.depth)) if self.corpus.blocks else 0
         self.data = self.corpus, jax.tree.map(jnp.asarray, y)
 
@@ -100,28 +98,22 @@ class Folding:
     def _settle(self) -> Callable:
         def settle(data: tuple, values: dict) -> jax.Array:
             weights = read_weights(self.reading, data[0], None, values, collapsed=True)
-            even = jnp.broadcast_to(data[0].lengths[:, None] / self.reading.num_topics, self._shape)
-            return expected_counts(even, data[0].blocks, weights, CENTRING, self.deepest, self._mesh)
+            even = jnp.tile(data[0].lengths[:, None] / self.reading.num_topics, self.reading.num_topics)
+            return expected_counts(even, data[0].blocks, weights, CENTRING, self.deepest, mesh_of_devices())
 
         return jax.jit(settle)
-
-    @property
-    def _shape(self) -> tuple[int, int]:
-        return self.corpus.num_documents, self.reading.num_topics
-
-    @property
-    def _mesh(self) -> Mesh | None:
-        return mesh_of_devices()
 
     def topics(self, corpus: Documents, key: jax.Array, centre: jax.Array, values: dict, burn: int) -> Assignments:
         """A draw of all topics given the words: from the chain's centre, and after ``burn`` exact sweeps."""
         weights = read_weights(self.reading, corpus, None, values, collapsed=True)
         assert corpus.blocks is not None
-        return Assignments(*soft_sweeps(key, centre, corpus.blocks, weights, burn, self.deepest, self._mesh))
+        return Assignments(*soft_sweeps(key, centre, corpus.blocks, weights, burn, self.deepest, mesh_of_devices()))
 
     def sweep(self, corpus: Documents, key: jax.Array, z: Assignments, values: dict) -> Assignments:
         """One exact sweep more."""
-        return sweep(key, z, self.reading, corpus, None, values, collapsed=True, supervised=False, mesh=self._mesh)
+        return sweep(
+            key, z, self.reading, corpus, None, values, collapsed=True, supervised=False, mesh=mesh_of_devices()
+        )
 
     def theta(self, corpus: Documents, z: Assignments, values: dict) -> jax.Array:
         """E[theta | z], [documents, topics]."""

@@ -70,13 +70,14 @@ def widths(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     return np.maximum(width, 1e-3 * np.mean(width, axis=0) + np.finfo(float).tiny)
 
 
-def calibrated(draws: np.ndarray, probability: float, calibration: Calibration) -> tuple[np.ndarray, np.ndarray]:
-    """The central interval grown by what the calibration asks for, inside the range that draws show to be possible."""
+def calibrated(
+    draws: np.ndarray, probability: float, calibration: Calibration, *, lowest: float = -np.inf, whole: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """The central interval grown by what the calibration asks for, not below ``lowest``; whole numbers for counts."""
     low, high = bounds(draws, probability)
     step = calibration.growth(probability) * widths(low, high)
     low, high = low - step, high + step
     low, high = np.minimum(low, (low + high) / 2), np.maximum(high, (low + high) / 2)  # shrunk past each other
-    every = draws, calibration.draws
-    if not any(np.any(part % 1) for part in every):  # counts
+    if whole:
         low, high = np.ceil(low), np.floor(high)
-    return (np.maximum(low, 0.0) if min(part.min() for part in every) >= 0 else low), high
+    return np.maximum(low, lowest), high

@@ -38,6 +38,8 @@ class Prediction:
     expected: np.ndarray  # E[y | draw] (the draw itself where it has no closed form), [chain, draw, documents, ...]
     probabilities: np.ndarray | None = None  # [documents, classes], for classes
     classes: np.ndarray | None = None  # names of the classes, where y came with names
+    lowest: float = -np.inf  # the response is never below
+    whole: bool = False  # whether it is a whole number
     calibration: Calibration | None = None
 
     @property
@@ -54,7 +56,8 @@ class Prediction:
             raise ValueError(f"probability is {probability!r}; give a number between 0 and 1.")
         if self.calibration is None:
             return np.stack(bounds(self.draws, probability), -1)
-        return np.stack(calibrated(self.draws, probability, self.calibration), -1)
+        support: dict[str, Any] = {"lowest": self.lowest, "whole": self.whole}
+        return np.stack(calibrated(self.draws, probability, self.calibration, **support), -1)
 
     def frame(self, probability: float = 0.9) -> pd.DataFrame:
         """One row a document: mean, low, high; for classes the label and the probability of each."""
@@ -109,7 +112,7 @@ def predict(
         raise ValueError(f"The story {fit.story.name!r} has no response; use transform for topic proportions.")
     draw = _posterior_parts if rule == "posterior" else _plug_in_parts
     parts = draw(folding, settings, progress_bar)
-    predictions = {name: _prediction(fit, corpus, [part[name] for part in parts], folding) for name in parts[0]}
+    predictions = {name: _prediction(name, corpus, [part[name] for part in parts], folding) for name in parts[0]}
     if calibrate is not None:
         told = _calibration(fit, calibrate, predictions, rule=rule, **settings)
         predictions = {name: replace(part, calibration=told[name]) for name, part in predictions.items()}
@@ -183,13 +186,19 @@ def _respond(
     }
 
 
-def _prediction(fit: Fit, corpus: Corpus, parts: list[dict], folding: Folding) -> Prediction:
+def _prediction(name: str, corpus: Corpus, parts: list[dict], folding: Folding) -> Prediction:
     draws = np.concatenate([part["draw"] for part in parts])
     expected = np.stack([part["mean"] for part in parts])
     expected = expected.reshape(len(folding.chains), -1, *expected.shape[1:])
-    told: dict[str, Any] = {}
+    support = folding.reading.latent[name].prior.support
+    bound = getattr(support, "lower_bound", None)
+    told: dict[str, Any] = {
+        "whole": support.is_discrete,
+        "lowest": bound if isinstance(bound, int | float) else -np.inf,
+    }
     if "probabilities" in parts[0]:
-        told = {"probabilities": np.mean([part["probabilities"] for part in parts], axis=0), "classes": fit.classes}
+        told["probabilities"] = np.mean([part["probabilities"] for part in parts], axis=0)
+        told["classes"] = folding.fit.classes
     return Prediction(np.asarray(corpus.names), expected.mean((0, 1)), draws, expected, **told)
 
 

@@ -14,9 +14,11 @@ from scipy.special import gammaln, logsumexp
 from topiczoo import inference, models
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
+from topiczoo.diagnostics.documents import _add_responses
 from topiczoo.inference import Fit, special
 from topiczoo.inference.expectations_words import fold_in
 from topiczoo.inference.folding import Folding
+from topiczoo.inference.intervals import Calibration, calibrated
 from topiczoo.inference.prediction import Prediction
 from topiczoo.inference.reading import Reading, Story
 from topiczoo.inference.starting import coefficients_by_response, topics_by_response
@@ -76,7 +78,7 @@ def test_the_plug_in_rule_is_equation_13(at_the_truth):
     prediction = at_the_truth.predict(CORPUS, rule="plug-in")
     _, phibar = fold_in(jnp.asarray(BETA), ALPHA, documents(CORPUS, pairs=True))
     np.testing.assert_allclose(prediction.mean, np.asarray(phibar) @ ETA, rtol=1e-4)
-    assert prediction.draws.shape[0] >= 200
+    assert prediction.draws.shape[0] >= 200 and prediction.lowest == -np.inf and not prediction.whole
     np.testing.assert_allclose(prediction.draws.std(0), 0.1, rtol=0.3)
     with pytest.raises(ValueError, match="rule is 'exact'; choose from 'posterior', 'plug-in'"):
         at_the_truth.predict(CORPUS, rule="exact")
@@ -94,8 +96,6 @@ def test_calibrated_intervals_hold_what_they_promise_whatever_the_model_says(sca
     y = spread * rng.standard_t(4, 3000)
     draws = scale * spread * rng.normal(size=(200, 3000))
     aside, new = predicted(draws[:, :1000]), predicted(draws[:, 1000:])
-    from topiczoo.inference.intervals import Calibration, calibrated
-
     told = Calibration.of(aside, y[:1000])
     for probability in (0.5, 0.9):
         low, high = calibrated(new.draws, probability, told)
@@ -106,11 +106,10 @@ def test_calibrated_intervals_hold_what_they_promise_whatever_the_model_says(sca
 
 
 def test_counts_stay_whole_and_positive_when_calibrated(at_the_truth):
-    from topiczoo.inference.intervals import Calibration, calibrated
-
     rng = np.random.default_rng(4)
     draws = rng.poisson(3, (200, 400))
-    low, high = calibrated(draws, 0.9, Calibration.of(predicted(draws), rng.poisson(6, 400)))
+    told = Calibration.of(predicted(draws), rng.poisson(6, 400))
+    low, high = calibrated(draws, 0.9, told, lowest=0, whole=True)
     assert (low >= 0).all() and not (low % 1).any() and not (high % 1).any() and (high > np.quantile(draws, 0.95)).all()
     with pytest.raises(ValueError, match=r"calibrate must be documents that the fit has not seen"):
         at_the_truth.predict(CORPUS, calibrate=3)
@@ -154,8 +153,6 @@ def test_variational_em_starts_where_responses_differ():
 
 
 def test_classes_go_by_their_names():
-    from topiczoo.diagnostics.documents import _add_responses
-
     shares = np.array([[0.2, 0.8], [0.9, 0.1]])
     draws = np.array([[1, 0], [1, 1]])
     prediction = Prediction(np.array(["a", "b"]), draws.mean(0), draws, draws[None], shares, np.array(["bad", "good"]))

@@ -18,6 +18,7 @@ SETTINGS = {
     "ordered": {"options": {"num_classes": 4}},
     "softmax": {"outputs": 3},
 }
+WHOLE = ("logit", "probit", "binomial", "poisson", "negative_binomial", "ordered", "softmax")
 FAST = ("logit", "softmax")
 each_response = pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in RESPONSES]
@@ -60,6 +61,7 @@ def test_vem_raises_its_bound_and_predicts_inside_the_support(name):
     bound = np.array(fit.info["bound"])
     assert (np.diff(bound) >= -1e-6 * np.abs(bound[:-1])).all()
     predicted = fit.predict(corpus[:5], most_draws=10, num_burn=2)
+    assert predicted.lowest <= predicted.draws.min() and predicted.whole == (name in WHOLE)
     story = handlers.seed(
         lambda: RESPONSES[name](
             jax.numpy.zeros((5, 3)[: 1 + ("outputs" in settings)]), **(settings.get("options") or {})
