@@ -36,7 +36,7 @@ def simulated(name, num_documents=40, seed=0, **settings):
     columns = settings.get("outputs")
     if columns:
         eta = np.stack([np.roll(eta, c) for c in range(columns)], 1)
-    with handlers.seed(rng_seed=seed):
+    with handlers.seed(rng_seed=seed), handlers.substitute(data={"cuts": np.array([-0.7, 0.0, 0.7])}):
         respond = RESPONSES[name](jax.numpy.asarray(theta @ eta), **(settings.get("options") or {}))
         return corpus, np.asarray(respond.sample(jax.random.key(seed)), float)
 
