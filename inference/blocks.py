@@ -30,7 +30,7 @@ from topiczoo.corpora.layouts import documents
 
 from .assignments import Assigned
 from .gamma import dirichlet
-from .gig import GeneralizedInverseGaussian
+from topiczoo.models.gig import GeneralizedInverseGaussian
 from .reading import Answer, Reading, run, total
 
 MAX_GAUSSIAN = 2000  # larger normal sites go to NUTS: their precision matrix would not be worth it

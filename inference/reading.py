@@ -154,7 +154,7 @@ def log_prob(site: dict) -> jax.Array:
 def total(trace: Mapping[str, dict], names: Sequence[str] | None = None) -> jax.Array:
     """The log-density of some sample sites of a trace, or of all."""
     sites = [site for name, site in trace.items() if site["type"] == "sample" and (names is None or name in names)]
-    return jnp.sum(jnp.stack([log_prob(site).sum() for site in sites]))
+    return jnp.sum(jnp.stack([jnp.zeros(()), *(log_prob(site).sum() for site in sites)]))
 
 
 @dataclass(frozen=True)

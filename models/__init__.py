@@ -7,7 +7,8 @@ from .categorical_mixture import mixture
 from .generalised import slda_glm
 from .latent_dirichlet import lda
 from .responses import RESPONSES
+from .sparse import COEFFICIENTS, sstm
 from .supervised import slda
 from .vocabulary import draw_bags, draw_words
 
-__all__ = ["RESPONSES", "draw_bags", "draw_words", "lda", "mixture", "slda", "slda_glm"]
+__all__ = ["COEFFICIENTS", "RESPONSES", "draw_bags", "draw_words", "lda", "mixture", "slda", "slda_glm", "sstm"]

@@ -35,7 +35,7 @@ class InverseGaussian(dist.Distribution):
         r = 1.0 / self.loc
         h = jax.random.normal(normal_key, shape) ** 2 / (2 * self.concentration)
         x = 1.0 / (r + h + jnp.sqrt(h * (h + 2 * r)))
-        return jnp.where(jax.random.uniform(key, shape) * (1 + x * r) <= 1, x, 1.0 / (r**2 * x))
+        return jnp.where(jax.random.uniform(key, shape) * (1 + x * r) <= 1, x, 1.0 / (r * (r * x)))
 
     def log_prob(self, value: jax.Array) -> jax.Array:
         gap = (value - self.loc) / self.loc

@@ -14,7 +14,7 @@ from scipy import integrate, stats
 
 from topiczoo.inference import sweep
 from topiczoo.inference.gamma import dirichlet, log_gamma
-from topiczoo.inference.gig import GeneralizedInverseGaussian
+from topiczoo.models.gig import GeneralizedInverseGaussian
 
 LEVEL = 1e-4
 

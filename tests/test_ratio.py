@@ -79,7 +79,7 @@ def test_blocks_are_chosen_by_what_the_story_says():
     }  # fmt: skip
     assert served(stories.asymmetric_alpha)["variance"] == "generalised inverse Gaussian draw"
     assert served(stories.student_t)["eta"] == "normal draw given auxiliary variables"
-    assert served(stories.laplace_eta)["eta"] == "NUTS given the rest"
+    assert served(stories.laplace_eta)["eta"] == "normal draw given auxiliary variables"
     assert served(stories.poisson, counts=True)["eta"] == "NUTS given the rest"
     assert served(stories.random_effect)["effect"] == "NUTS given the rest"
     assert served(stories.learned_alpha)["alpha"] == "NUTS given the rest"

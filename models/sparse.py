@@ -1,0 +1,104 @@
+"""Sparse supervised topics: a response that depends on few of the topics."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+
+from .arguments import BadArgument
+from .distributions import BernoulliProbit
+from .vocabulary import draw_words
+
+__all__ = ["COEFFICIENTS", "sstm"]
+
+
+def laplace(shape, nu=None):
+    """eta_k ~ Laplace(0, nu), density exp(-|eta_k| / nu) / (2 nu)."""
+    nu = numpyro.sample("nu", dist.Exponential(1)) if nu is None else nu
+    return numpyro.sample("eta", dist.Laplace(0, nu).expand(shape).to_event(len(shape)))
+
+
+def horseshoe(shape, nu=None):
+    """eta_k ~ N(0, (nu local_k)^2), local_k ~ HalfCauchy(1): large coefficients are left alone."""
+    nu = numpyro.sample("nu", dist.HalfCauchy(1)) if nu is None else nu
+    local = numpyro.sample("local", dist.HalfCauchy(1).expand(shape).to_event(len(shape)))
+    return numpyro.sample("eta", dist.Normal(0, nu * local).to_event(len(shape)))
+
+
+def spike_and_slab(shape, nu=None, spike=0.05):
+    """eta_k ~ N(0, nu^2) with probability inclusion, else N(0, (spike nu)^2); the choice is summed out."""
+    inclusion = numpyro.sample("inclusion", dist.Beta(1, 4))
+    parts = dist.Normal(0, (2.0 if nu is None else nu) * jnp.array([spike, 1.0]))
+    choice = dist.Categorical(jnp.stack([1 - inclusion, inclusion]))
+    return numpyro.sample("eta", dist.MixtureSameFamily(choice, parts).expand(shape).to_event(len(shape)))
+
+
+def dense(shape, nu=None):
+    """eta_k ~ N(0, nu^2): no coefficient is drawn to 0 more than others."""
+    return numpyro.sample("eta", dist.Normal(0, 2.0 if nu is None else nu).expand(shape).to_event(len(shape)))
+
+
+COEFFICIENTS = {function.__name__: function for function in (laplace, horseshoe, spike_and_slab, dense)}
+
+
+def sstm(
+    corpus,
+    y=None,
+    *,
+    response="normal",
+    outputs=None,
+    prior="laplace",
+    num_topics=50,
+    alpha=0.1,
+    gamma=0.1,
+    nu=None,
+    sigma=None,
+):
+    """theta_d ~ Dir(alpha);  z_dn ~ Cat(theta_d);  w_dn ~ Cat(beta_{z_dn});  eta_k ~ Laplace(0, nu);
+
+    y_d ~ N(eta . zbar_d, sigma^2)   or   P(y_d = 1) = Phi(eta . zbar_d / sigma)
+
+    ============  ===============  =========================================
+    argument      symbol           in Wang, Li & Lin, section 2
+    ============  ===============  =========================================
+    response      p(y | eta, z)    "normal" (standardise y) or "probit" (two classes)
+    outputs       M                responses side by side that share topics, each with its own eta
+    prior         p(eta)           "laplace"; or a name or function as in ``models.COEFFICIENTS``
+    num_topics    K                number of topics
+    alpha         alpha            Dirichlet prior of a document's proportions; one number, or one a topic
+    gamma         beta             Dirichlet prior of a topic's terms
+    nu            nu               scale of the coefficients; drawn unless given
+    sigma         sigma            deviation of y around eta . zbar; unless given drawn (normal), or 1 (probit)
+    ============  ===============  =========================================
+
+    NB: a draw of eta is never exactly 0. ``fit.select`` says which topics count, by a rule you choose.
+    """
+    _check(y, response, outputs, prior, nu=nu, sigma=sigma)
+    with numpyro.plate("topics", num_topics):
+        beta = numpyro.sample("beta", dist.Dirichlet(jnp.full(corpus.num_terms, gamma)))
+    shape = [num_topics] if outputs is None else [num_topics, outputs]
+    eta = (COEFFICIENTS[prior] if isinstance(prior, str) else prior)(shape, nu)
+    if sigma is None:
+        sigma = numpyro.sample("sigma", dist.HalfNormal(1)) if response == "normal" else 1.0
+    documents = numpyro.plate("documents", corpus.num_documents)
+    with documents:
+        theta = numpyro.sample("theta", dist.Dirichlet(jnp.full(num_topics, alpha)))
+    x = draw_words(corpus, theta, beta) @ eta
+    responses = dist.Normal(x, sigma) if response == "normal" else BernoulliProbit(x / sigma)
+    with documents:
+        numpyro.sample("y", responses.to_event(x.ndim - 1), obs=y)
+
+
+def _check(y, response, outputs, prior, **scales):
+    if response not in ("normal", "probit"):
+        raise BadArgument(f"response is {response!r}; give 'normal' or 'probit' (slda_glm has others).")
+    if not callable(prior) and prior not in COEFFICIENTS:
+        raise BadArgument(f"prior is {prior!r}; give one of {', '.join(map(repr, COEFFICIENTS))}, or a function.")
+    for name, value in scales.items():
+        if isinstance(value, int | float) and not 0 < value < float("inf"):
+            raise BadArgument(f"{name} is {value!r}; give a positive number, or leave it out.")
+    columns = None if y is None else jnp.shape(y)[1:]
+    if columns is not None and columns != (() if outputs is None else (outputs,)):
+        mend = f"give outputs={columns[0]}" if columns else "leave outputs out"
+        raise BadArgument(f"y has {columns[0] if columns else 'no'} columns and outputs is {outputs}; {mend}.")
