@@ -179,6 +179,18 @@ def objective(values: Any, name: str, unit: str) -> str:
         return as_image(figure, dpi=100)
 
 
+def line(x: Any, y: Any, x_name: str, y_name: str, mark: int) -> str:
+    """One curve with a place on it marked."""
+    x, y = np.asarray(x, float), np.asarray(y, float)
+    with drawing() as plt:
+        figure, axis = plt.subplots(figsize=(6, 2.4))
+        axis.plot(x, y, marker=".", markersize=4)
+        axis.plot(x[mark], y[mark], "o", color=COLOURS[1])
+        axis.set(xlabel=x_name, ylabel=y_name)
+        axis.set_ylim(bottom=0)
+        return as_image(figure, dpi=100)
+
+
 def _tree(found: Sequence[Series]) -> xr.DataTree:
     variables = {s.quantity: (("chain", "draw"), np.asarray(s.values, float)) for s in found}
     length = min(value.shape[1] for _, value in variables.values())  # large sites are stored at fewer draws

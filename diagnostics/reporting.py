@@ -17,7 +17,8 @@ from topiczoo.inference.labels import codes_of
 from . import story_page
 from .diagnosis import Diagnosis, diagnose
 from .page import Cell, Column, number, outcome, page, table, verdict
-from .sections import Sections, known
+from .sections import Sections
+from .selection_section import known, selection
 
 MOST_DOCUMENTS = 1000  # in the browser
 
@@ -60,6 +61,7 @@ def report(
             story_page.section(found.fit),
             found.topics(),
             found.coefficients(),
+            selection(found.fit, found.corpus, found.y, found.what),
             found.convergence(),
         ]
         step("convergence")

@@ -21,15 +21,14 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax.flatten_util import ravel_pytree
-from jax.scipy.special import log_ndtr
 
-from topiczoo.models.distributions import BernoulliProbit, InverseGaussian
+from topiczoo.models.distributions import BernoulliProbit, InverseGaussian, log_ndtr
+from topiczoo.models.truncated import positive_normal
 
 from .assignments import Assigned
 from .blocks import MAX_GAUSSIAN, Block, Few
 from .polya_gamma import polya_gamma
 from .reading import Reading, run, total, unwrapped
-from topiczoo.models.truncated import positive_normal
 
 MOST_PRECISE = 1e25  # of a coefficient at zero: beyond, squares leave float32
 
@@ -321,7 +320,9 @@ class AugmentedBlock(Block):
             return False
         for name, augmentation in block.augmented.items():
             fn = reading.latent[name].prior if name in reading.latent else None
-            if isinstance(augmentation, NormalParts) and not (fn and isinstance(fn.component_distribution, dist.Normal)):
+            if isinstance(augmentation, NormalParts) and not (
+                fn and isinstance(fn.component_distribution, dist.Normal)
+            ):
                 return False
         if block.classes and not all(site.shape[-1:] == (block.columns,) for site in latent):
             return False

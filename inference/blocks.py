@@ -27,10 +27,10 @@ from numpyro.infer.mcmc import MCMCKernel
 from numpyro.util import identity
 
 from topiczoo.corpora.layouts import documents
+from topiczoo.models.gig import GeneralizedInverseGaussian
 
 from .assignments import Assigned
 from .gamma import dirichlet
-from topiczoo.models.gig import GeneralizedInverseGaussian
 from .reading import Answer, Reading, run, total
 
 MAX_GAUSSIAN = 2000  # larger normal sites go to NUTS: their precision matrix would not be worth it

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import xarray
 
     from .prediction import Prediction
+    from .selection import Selection
 
 
 STATISTIC_DIMS: dict[str, tuple[str | None, ...]] = {"usage": ("topic",)}  # axes of statistics, beside chain and draw
@@ -162,6 +163,12 @@ class Fit:
         from .prediction import transform
 
         return transform(self, corpus, **options)
+
+    def select(self, rule: str = "projection", **options: Any) -> Selection:
+        """Which topics count for the response, by a rule. See :func:`selection.select`."""
+        from .selection import select
+
+        return select(self, rule, **options)
 
     def save(self, path: str | Path) -> Path:
         """Write the fit to one netCDF file."""

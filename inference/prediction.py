@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -143,29 +144,38 @@ def _posterior_parts(folding: Folding, settings: dict, progress_bar: bool) -> li
 
 def _plug_in_parts(folding: Folding, settings: dict, progress_bar: bool) -> list[dict]:
     """One part a chain: parameters at their means."""
+    repeats = -(-LEAST_RESPONSES // len(folding.chains))
+    respond = plug_in(folding, repeats)
+    parts = []
+    for chain in folding.chains:
+        values = folding.means(chain)
+        key = jax.random.fold_in(jax.random.key(settings["seed"]), chain)
+        parts.append(respond(key, *plug_in_topics(folding, values), values))
+    return parts
+
+
+def plug_in_topics(folding: Folding, values: dict) -> tuple[jax.Array, jax.Array]:
+    """E[theta] and E[zbar] of the documents under q, every parameter at a given value; both [documents, topics]."""
     fit, reading = folding.fit, folding.reading
     if not reading.has_words:
         raise ValueError(
             f"rule 'plug-in' needs topics of words, and the story {fit.story.name!r} has one topic a document."
         )
-    corpus, _ = folding.data
+    weights = read_weights(reading, folding.corpus, None, values, collapsed=True)
     paired = documents(reading.corpus, pairs=True)
-    repeats = -(-LEAST_RESPONSES // len(folding.chains))
+    gamma, phibar = fold_in(weights.term_topic[:-1].T, weights.proportions, paired)
+    theta = gamma / gamma.sum(-1, keepdims=True)
+    return theta, jnp.where(folding.corpus.lengths[:, None] > 0, phibar, theta)
+
+
+def plug_in(folding: Folding, repeats: int) -> Callable[..., dict]:
+    """A function of key, theta, zbar and values that runs the responses; compiled once."""
 
     @jax.jit
-    def respond(corpus: Documents, key: jax.Array, gamma: jax.Array, phibar: jax.Array, values: dict) -> dict:
-        theta = gamma / gamma.sum(-1, keepdims=True)
-        zbar = jnp.where(corpus.lengths[:, None] > 0, phibar, theta)
-        return _respond(folding, key, corpus, zbar, {**values, reading.theta: theta}, repeats)
+    def respond(corpus: Documents, key: jax.Array, theta: jax.Array, zbar: jax.Array, values: dict) -> dict:
+        return _respond(folding, key, corpus, zbar, {**values, folding.reading.theta: theta}, repeats)
 
-    parts = []
-    for chain in folding.chains:
-        values = folding.means(chain)
-        weights = read_weights(reading, corpus, None, values, collapsed=True)
-        gamma, phibar = fold_in(weights.term_topic[:-1].T, weights.proportions, paired)
-        key = jax.random.fold_in(jax.random.key(settings["seed"]), chain)
-        parts.append(jax.tree.map(np.asarray, respond(corpus, key, gamma, phibar, values)))
-    return parts
+    return lambda *arguments: jax.tree.map(np.asarray, respond(folding.corpus, *arguments))
 
 
 def _respond(
@@ -246,7 +256,7 @@ def transform(
 def _response(fn: Any, draw: jax.Array) -> dict[str, jax.Array]:
     """A response's draw, and its mean and the probabilities of its classes where they have a closed form."""
     out = {"draw": draw}
-    if fn.has_enumerate_support:
+    if fn.has_enumerate_support and not fn.event_shape:
         classes = fn.enumerate_support(expand=False)
         tried = jnp.broadcast_to(classes, (classes.shape[0], *draw.shape))
         out["probabilities"] = jnp.exp(jax.vmap(fn.log_prob)(tried)).T

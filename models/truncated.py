@@ -85,9 +85,7 @@ class TruncatedNormal(dist.Distribution):
         return mirrored, jnp.maximum(jnp.where(mirrored, -high, low), -2 * WIDEST), width
 
     def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> jax.Array:
-        mirrored, low, width = (
-            jnp.broadcast_to(part, sample_shape + self.batch_shape) for part in self._interval()
-        )
+        mirrored, low, width = (jnp.broadcast_to(part, sample_shape + self.batch_shape) for part in self._interval())
         step = excess(key, low, width) * self.scale
         start = jnp.where(jnp.isinf(self.low), self.loc + self.scale * low, self.low)
         from_high = jnp.where(jnp.isinf(self.high), self.loc - self.scale * low, self.high)

@@ -12,8 +12,8 @@ from test_responses import SETTINGS, simulated
 from topiczoo import inference
 from topiczoo.inference.augmentation import AUGMENTED, Logistic, Quadratic
 from topiczoo.inference.polya_gamma import polya_gamma
-from topiczoo.models.truncated import positive_normal
 from topiczoo.models import slda_glm
+from topiczoo.models.truncated import positive_normal
 
 DRAWS = 40_000
 

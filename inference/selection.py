@@ -1,0 +1,250 @@
+"""Which topics count: a sparse summary of a fit's coefficients, by a rule that the result names.
+
+A posterior draw of a coefficient is never exactly 0, whatever its prior, so that "selected" is a decision made after the
+fit. Three rules are offered. Each orders the topics, and every number of kept topics has coefficients of its own, so that
+the price of sparsity, error against the number kept, can be looked at before a number is chosen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from sklearn.linear_model import lars_path
+
+from topiczoo.corpora import Corpus
+
+from .folding import Folding
+from .labels import codes_of
+from .prediction import Prediction, _prediction, plug_in, plug_in_topics
+
+if TYPE_CHECKING:
+    from .fit import Fit
+
+RULES = {
+    "largest": "the largest posterior means",
+    "interval": "central intervals that exclude 0",
+    "projection": "a lasso path from the fit's own predictions",
+}
+SMALL = 1e-6  # ridge of a projection, in units of the topics' mean square: topics nobody uses have no coefficient
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Some topics of one chain and the coefficients they are left with; all others are 0.
+
+    Attributes
+    ----------
+    rule
+        What chose the topics, in words.
+    kept
+        Whether each topic counts, [topics] or [topics, outputs].
+    coefficients
+        The coefficients after selection, 0 where a topic is not kept.
+    draws
+        The coefficient's posterior draws in the chain, [draw, topics, ...].
+    path
+        Coefficients for 0, 1, ... kept topics (of each output), [topics + 1, topics, ...].
+    """
+
+    fit: Fit
+    site: str
+    chain: int
+    rule: str
+    kept: np.ndarray
+    coefficients: np.ndarray
+    draws: np.ndarray
+    path: np.ndarray
+
+    def __repr__(self) -> str:
+        return f"Selection of {self.kept.sum()} of {self.kept.size} coefficients {self.site!r} by {self.rule}"
+
+    def frame(self, n: int = 7, probability: float = 0.9) -> pd.DataFrame:
+        """One row a topic (and output), the kept ones first by coefficient: mean, low, high, kept, coefficient, terms."""
+        tails = (1 - probability) / 2
+        low, high = np.quantile(self.draws, [tails, 1 - tails], axis=0)
+        words = self.fit.topics(n, chain=self.chain).groupby("topic")["term"].agg(" ".join)
+        where = np.indices(self.kept.shape).reshape(self.kept.ndim, -1)
+        columns = {"topic": where[0]} | ({"output": where[1]} if self.kept.ndim > 1 else {})
+        columns |= {"mean": self.draws.mean(0).ravel(), "low": low.ravel(), "high": high.ravel()}
+        columns |= {"kept": self.kept.ravel(), "coefficient": self.coefficients.ravel()}
+        frame = pd.DataFrame({**columns, "terms": words.to_numpy()[where[0]]})
+        return frame.sort_values(["kept", "coefficient"], ascending=[False, True], ignore_index=True)
+
+    def predict(self, corpus: Corpus, *, seed: int = 0) -> Prediction:
+        """The response of new documents at the kept coefficients, all else at the chain's posterior means."""
+        return self._predict(self._ready(corpus), self.coefficients, corpus, 200, seed)
+
+    def errors(self, corpus: Corpus, y: Any) -> pd.DataFrame:
+        """Error on documents against the number of topics kept: the share of wrong classes, or the mean squared error.
+
+        Columns: kept (of each output), sparsity (kept over topics), error.
+        """
+        truth = np.asarray(codes_of(self.fit.classes, y), float)
+        ready, rows = self._ready(corpus), []
+        for kept, coefficients in enumerate(self.path):
+            predicted = self._predict(ready, coefficients, corpus, 1, 0)
+            rows.append({"kept": kept, "sparsity": kept / self.kept.shape[0], "error": error(predicted, truth)})
+        return pd.DataFrame(rows)
+
+    def _ready(self, corpus: Corpus) -> tuple:
+        folding = Folding(self.fit, corpus, chains=[self.chain])
+        values = folding.means(self.chain)
+        return folding, plug_in_topics(folding, values), values
+
+    def _predict(self, ready: tuple, coefficients: np.ndarray, corpus: Corpus, repeats: int, seed: int) -> Prediction:
+        folding, topics, values = ready
+        if repeats not in (compiled := self._compiled(folding)):
+            compiled[repeats] = plug_in(folding, repeats)
+        at = {**values, self.site: jnp.asarray(coefficients, jnp.float32)}
+        part = compiled[repeats](jax.random.key(seed), *topics, at)
+        (name,) = part
+        return _prediction(name, corpus, [part[name]], folding)
+
+    @staticmethod
+    def _compiled(folding: Folding) -> dict:
+        return folding.__dict__.setdefault("plugged_in", {})
+
+
+def error(prediction: Prediction, y: np.ndarray) -> float:
+    """The share of wrong classes (of codes), or the mean squared error; documents without a response do not count."""
+    labelled = ~np.isnan(y)
+    if prediction.probabilities is not None:
+        guess: np.ndarray = prediction.probabilities.argmax(-1)
+        return float(np.mean(guess[labelled] != y[labelled]))
+    if prediction.whole and set(np.unique(y[labelled])) <= {0.0, 1.0}:
+        return float(np.mean((prediction.mean > 0.5)[labelled] != y[labelled]))
+    return float(np.mean((prediction.mean - y)[labelled] ** 2))
+
+
+def select(
+    fit: Fit, rule: str = "projection", *, keep: int | float | None = None, probability: float = 0.9,
+    chain: int | None = None, site: str | None = None,
+) -> Selection:  # fmt: skip
+    """Keep the topics that count for the response and set the coefficients of the others to 0.
+
+    Parameters
+    ----------
+    rule
+        "largest": by absolute posterior mean. "interval": those whose central interval of ``probability`` excludes 0, by
+        mean over deviation. "projection": by the lasso path that runs from nothing to the fit's own predictor, each
+        coefficient's penalty over its posterior mean (decoupled selection, Hahn & Carvalho 2015).
+    keep
+        How many topics (a whole number), or which share of them (a number below 1), each output keeps. It may be left out
+        for "interval", which then keeps as many as pass, and for "projection", which then keeps as few as leave 95% of the
+        predictor's variance.
+    chain
+        Topics of different chains are different topics, so one chain is summarised: by default the most probable.
+
+    The kept coefficients are those that bring the predictor of the fitted documents closest to what it was with all of them.
+    """
+    if rule not in RULES:
+        raise ValueError(f"rule is {rule!r}; choose from {', '.join(map(repr, RULES))}.")
+    site = _site(fit, site)
+    chain = _chain(fit, chain)
+    draws = fit.draws[site][chain]
+    num_topics = draws.shape[1]
+    wanted = _wanted(rule, keep, num_topics)
+    folding = Folding(fit, fit.corpus, chains=[chain])
+    zbar = np.asarray(plug_in_topics(folding, folding.means(chain))[1], np.float64)
+    columns = [
+        _Column(zbar, draws.reshape(len(draws), num_topics, -1)[..., c], rule, probability)
+        for c in range(int(np.prod(draws.shape[2:], dtype=int)))
+    ]
+    path = np.stack([column.path for column in columns], -1).reshape(num_topics + 1, *draws.shape[1:])
+    sizes = [column.size if wanted is None else wanted for column in columns]
+    kept = np.stack([column.kept(size) for column, size in zip(columns, sizes, strict=True)], -1)
+    chosen = np.stack([column.path[size] for column, size in zip(columns, sizes, strict=True)], -1)
+    words = RULES[rule]
+    if rule == "interval":
+        words = f"central {probability:.0%} intervals that exclude 0" if wanted is None else "mean over deviation"
+    elif wanted is None:
+        words += " to 95% of the predictor's variance"
+    return Selection(
+        fit, site, chain, words, kept.reshape(draws.shape[1:]), chosen.reshape(draws.shape[1:]), draws, path
+    )
+
+
+class _Column:
+    """The coefficients of one output: an order of the topics, and projections onto the first of them."""
+
+    def __init__(self, zbar: np.ndarray, draws: np.ndarray, rule: str, probability: float) -> None:
+        self.zbar, self.rule = zbar, rule
+        self.mean, self.deviation = draws.mean(0), draws.std(0)
+        tails = (1 - probability) / 2
+        low, high = np.quantile(draws, [tails, 1 - tails], axis=0)
+        self.passes = (low > 0) | (high < 0)
+        self.full = zbar @ self.mean
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        if self.rule == "largest":
+            return np.argsort(-np.abs(self.mean), kind="stable")
+        if self.rule == "interval":
+            strength = np.abs(self.mean) / np.maximum(self.deviation, 1e-12)
+            return np.lexsort([-strength, ~self.passes])
+        weight = np.abs(self.mean)
+        active = lars_path(self.zbar * weight, self.full, method="lasso")[1]
+        rest = np.setdiff1d(np.arange(len(weight)), active)
+        return np.concatenate([np.asarray(active, int), rest[np.argsort(-weight[rest], kind="stable")]])
+
+    @cached_property
+    def path(self) -> np.ndarray:
+        """Coefficients of the projections onto the first 0, 1, ... topics of the order."""
+        out = np.zeros((len(self.mean) + 1, len(self.mean)))
+        gram = self.zbar.T @ self.zbar / len(self.zbar)
+        moment = self.zbar.T @ self.full / len(self.zbar)
+        ridge = SMALL * np.diag(gram).mean()
+        for size in range(1, len(self.mean) + 1):
+            chosen = self.order[:size]
+            own = gram[np.ix_(chosen, chosen)] + ridge * np.eye(size)
+            out[size, chosen] = np.linalg.solve(own, moment[chosen] + ridge * self.mean[chosen])
+        return out
+
+    def kept(self, size: int) -> np.ndarray:
+        return np.isin(np.arange(len(self.mean)), self.order[:size])
+
+    @property
+    def size(self) -> int:
+        """How many the rule itself would keep."""
+        if self.rule == "interval":
+            return int(self.passes.sum())
+        left = ((self.full - self.path @ self.zbar.T) ** 2).mean(1) / max(self.full.var(), 1e-30)
+        return int(np.argmax(left <= 0.05)) if (left <= 0.05).any() else len(self.mean)
+
+
+def _site(fit: Fit, site: str | None) -> str:
+    known = fit.coefficients
+    if site is None and len(known) == 1:
+        return known[0]
+    if site is None or site not in known:
+        have = ", ".join(map(repr, known)) or "none"
+        said = "missing" if site is None else repr(site)
+        raise ValueError(f"site is {said}; the story {fit.story.name!r} has the coefficients {have}: name one.")
+    return site
+
+
+def _chain(fit: Fit, chain: int | None) -> int:
+    num_chains = next(iter(fit.draws.values())).shape[0]
+    if chain is None:
+        return int(fit.statistics["lp"].mean(1).argmax()) if "lp" in fit.statistics else 0
+    if not 0 <= chain < num_chains:
+        raise ValueError(f"chain is {chain}; the fit has chains 0 to {num_chains - 1}.")
+    return int(chain)
+
+
+def _wanted(rule: str, keep: Any, num_topics: int) -> int | None:
+    if keep is None:
+        if rule == "largest":
+            raise ValueError("keep is missing for the rule 'largest'; give a number of topics, or a share such as 0.1.")
+        return None
+    if isinstance(keep, float) and 0 < keep < 1:
+        return int(keep * num_topics + 1e-9)
+    if keep != int(keep) or not 0 <= keep <= num_topics:
+        raise ValueError(f"keep is {keep!r}; give a whole number from 0 to {num_topics}, or a share below 1.")
+    return int(keep)
