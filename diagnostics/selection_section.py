@@ -36,8 +36,8 @@ def selection(fit: Any, corpus: Any, y: Any, what: str) -> Section | None:
         row += ["yes" if record["kept"] else "no", fixed(record["coefficient"]), fixed(record["mean"]), span]
         rows.append([*row, record["terms"]])
     words = (
-        f"{chosen.kept.sum()} of {chosen.kept.size} coefficients of chain {chosen.chain} are kept, by {chosen.rule}. No draw "
-        "of a coefficient is exactly 0: this is a summary made after the fit; fit.select has other rules."
+        f"{chosen.kept.sum()} of {chosen.kept.size} coefficients of chain {chosen.chain} are kept, by {chosen.rule}. "
+        "No draw of a coefficient is exactly 0: this is a summary made after the fit; fit.select has other rules."
     )
     kind = "wrong classes" if float(np.nanmax(errors["error"])) <= 1 and _classes(fit, y) else "mean squared error"
     image = figures.line(errors["kept"], errors["error"], "coefficients kept", kind, mark=int(chosen.kept.sum(0).max()))

@@ -214,7 +214,7 @@ class Auxiliary(NamedTuple):
 
 
 class AugmentedBlock(Block):
-    """Sites that are normal given auxiliary variables of their priors or of what reads them: one joint draw, or one a class."""
+    """Sites that are normal given auxiliary variables of priors or responses: one joint draw, or one a class."""
 
     label = "normal draw given auxiliary variables"
 

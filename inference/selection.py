@@ -45,7 +45,7 @@ class Selection:
     kept
         Whether each topic counts, [topics] or [topics, outputs].
     coefficients
-        The coefficients after selection, 0 where a topic is not kept.
+        The coefficients after selection, 0 where a topic is not kept; with an intercept, that number.
     draws
         The coefficient's posterior draws in the chain, [draw, topics, ...].
     path
@@ -123,8 +123,8 @@ def error(prediction: Prediction, y: np.ndarray) -> float:
 
 
 def select(
-    fit: Fit, rule: str = "projection", *, keep: int | float | None = None, probability: float = 0.9,
-    chain: int | None = None, site: str | None = None,
+    fit: Fit, rule: str = "projection", *, keep: int | float | None = None, intercept: bool = False,
+    probability: float = 0.9, chain: int | None = None, site: str | None = None,
 ) -> Selection:  # fmt: skip
     """Keep the topics that count for the response and set the coefficients of the others to 0.
 
@@ -137,7 +137,10 @@ def select(
     keep
         How many topics (a whole number), or which share of them (a number below 1), each output keeps. It may be left out
         for "interval", which then keeps as many as pass, and for "projection", which then keeps as few as leave 95% of the
-        predictor's variance.
+        predictor's mean square.
+    intercept
+        Whether topics that are not kept have one number in common in the place of 0. Shares of topics sum to 1, so that
+        this is an intercept.
     chain
         Topics of different chains are different topics, so one chain is summarised: by default the most probable.
 
@@ -153,7 +156,7 @@ def select(
     folding = Folding(fit, fit.corpus, chains=[chain])
     zbar = np.asarray(plug_in_topics(folding, folding.means(chain))[1], np.float64)
     columns = [
-        _Column(zbar, draws.reshape(len(draws), num_topics, -1)[..., c], rule, probability)
+        _Column(zbar, draws.reshape(len(draws), num_topics, -1)[..., c], rule, probability, intercept)
         for c in range(int(np.prod(draws.shape[2:], dtype=int)))
     ]
     path = np.stack([column.path for column in columns], -1).reshape(num_topics + 1, *draws.shape[1:])
@@ -164,7 +167,7 @@ def select(
     if rule == "interval":
         words = f"central {probability:.0%} intervals that exclude 0" if wanted is None else "mean over deviation"
     elif wanted is None:
-        words += " to 95% of the predictor's variance"
+        words += " to 95% of the predictor's mean square"
     return Selection(
         fit, site, chain, words, kept.reshape(draws.shape[1:]), chosen.reshape(draws.shape[1:]), draws, path
     )
@@ -173,13 +176,14 @@ def select(
 class _Column:
     """The coefficients of one output: an order of the topics, and projections onto the first of them."""
 
-    def __init__(self, zbar: np.ndarray, draws: np.ndarray, rule: str, probability: float) -> None:
-        self.zbar, self.rule = zbar, rule
+    def __init__(self, zbar: np.ndarray, draws: np.ndarray, rule: str, probability: float, intercept: bool) -> None:
+        self.centre = zbar.mean(0) if intercept else np.zeros(zbar.shape[1])
+        self.zbar, self.rule = zbar - self.centre, rule
         self.mean, self.deviation = draws.mean(0), draws.std(0)
         tails = (1 - probability) / 2
         low, high = np.quantile(draws, [tails, 1 - tails], axis=0)
         self.passes = (low > 0) | (high < 0)
-        self.full = zbar @ self.mean
+        self.full = self.zbar @ self.mean
 
     @cached_property
     def order(self) -> np.ndarray:
@@ -204,7 +208,7 @@ class _Column:
             chosen = self.order[:size]
             own = gram[np.ix_(chosen, chosen)] + ridge * np.eye(size)
             out[size, chosen] = np.linalg.solve(own, moment[chosen] + ridge * self.mean[chosen])
-        return out
+        return out + (self.centre @ self.mean - out @ self.centre)[:, None]  # the intercept, where there is one
 
     def kept(self, size: int) -> np.ndarray:
         return np.isin(np.arange(len(self.mean)), self.order[:size])
@@ -214,7 +218,7 @@ class _Column:
         """How many the rule itself would keep."""
         if self.rule == "interval":
             return int(self.passes.sum())
-        left = ((self.full - self.path @ self.zbar.T) ** 2).mean(1) / max(self.full.var(), 1e-30)
+        left = ((self.full - self.path @ self.zbar.T) ** 2).mean(1) / max((self.full**2).mean(), 1e-30)
         return int(np.argmax(left <= 0.05)) if (left <= 0.05).any() else len(self.mean)
 
 

@@ -101,7 +101,7 @@ class GeneralizedInverseGaussian(dist.Distribution):
         return jnp.exp(log_scale + jnp.where(self.order < 0, -x, x))
 
     def _grid(self, decades: float, size: int) -> tuple[jax.Array, jax.Array]:
-        """Places on the log scale and the log mass there: the trapezoid rule is very good for a smooth density on the line."""
+        """Places on the log scale and the log mass there: the trapezoid rule is very good on the whole line."""
         envelope, _ = self._parts()
         grid = jnp.linspace(-1.0, 1.0, size).reshape(-1, *(1,) * len(self.batch_shape))
         width = jnp.where(

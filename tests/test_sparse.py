@@ -141,6 +141,8 @@ def test_rules_choose_their_own_number(sparse_fit):
     assert 2 <= sparse_fit.select("interval").kept.sum() <= 4
     assert 2 <= sparse_fit.select("projection").kept.sum() <= 4
     assert sparse_fit.select("largest", keep=0.41).kept.sum() == 2
+    shifted = sparse_fit.select("projection", keep=2, intercept=True)
+    assert len(np.unique(np.round(shifted.coefficients[~shifted.kept], 6))) == 1 and shifted.coefficients.all()
     full = sparse_fit.select("projection", keep=5)
     np.testing.assert_allclose(full.coefficients, full.draws.mean(0), atol=0.02)
 

@@ -1,0 +1,209 @@
+"""Few topics for a response: error against the number of coefficients kept, as in figures 2 to 4 of Wang, Li & Lin.
+
+    python benchmarks/sparsity.py --into FILE                       # parts in FILE are not run again
+    python benchmarks/sparsity.py --task bbc --topics 50 --seeds 0,1 --into FILE
+    python benchmarks/sparsity.py --from FILE [FILE ...] --write
+
+bbc: entertainment and sport against politics, technology and business, half of the articles for training, half for testing.
+ratings: film reviews (Pang & Lee 2005), ratings in standard units. The corpora are not part of the project (--data FOLDER).
+
+Three methods, each with one chain: sstm; dense, the same story with normal coefficients; and the pipeline, LDA by Gibbs
+sampling followed by an L1 penalty (logistic regression, lasso) on the documents' topics. sstm and dense are cut down by
+fit.select("projection"), the pipeline by its penalty, which runs down until more coefficients are not 0. All have an
+intercept beside the coefficients counted; sstm without one is shown as well. Every method's priors are chosen among the
+same candidates on a fifth of the training half, by its own error at 15% sparsity (60% for ratings), anew for each seed and
+with the first number of topics asked for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from measuring import circumstances, write_section
+from scipy import sparse
+
+PACKAGES = ("topiczoo", "jax", "numpyro", "scikit-learn")
+METHODS = ("sstm", "dense", "pipeline")
+TOPICS = {"bbc": (50, 10, 30, 100), "ratings": (50, 20, 100)}
+SPARSITY = {"bbc": (0.1, 0.15), "ratings": (0.6,)}
+PRIORS = {  # candidates: alpha, gamma, and the response's sigma (sstm and dense)
+    "bbc": ((0.1, 0.1, 0.1), (0.01, 2.0, 0.1), (0.01, 2.0, 0.2)),
+    "ratings": ((0.1, 0.05, None), (0.1, 0.5, None)),
+}
+SWEEPS = {"choice": (80, 30), "whole": (130, 60)}
+
+
+def load(folder, task):
+    """Corpus and response."""
+    from topiczoo.corpora import Corpus
+
+    folder = Path(folder) / {"bbc": "bbc-news", "ratings": "movie-reviews"}[task]
+    counts = sparse.load_npz(folder / "counts.npz").tocsr()
+    vocabulary = np.array((folder / "vocabulary.txt").read_text().split("\n")[: counts.shape[1]])
+    table = pd.read_csv(folder / "documents.csv")
+    if task == "bbc":
+        y = table["category"].isin(["entertainment", "sport"]).to_numpy().astype(float)
+    else:
+        y = table["rating"].to_numpy(float)
+    return Corpus.from_counts(counts, vocabulary), y
+
+
+def fit_supervised(method, corpus, y, task, topics, prior, sweeps, seed):
+    from topiczoo import inference, models
+
+    alpha, gamma, sigma = prior
+    settings = {"nu": 0.05} if method == "sstm" and task == "bbc" else {}
+    settings |= {"prior": "dense"} if method == "dense" else {}
+    return inference.gibbs(
+        models.sstm, corpus, y, response="probit" if task == "bbc" else "normal", num_topics=topics, alpha=alpha,
+        gamma=gamma, sigma=sigma, num_warmup=sweeps[0], num_samples=sweeps[1], num_chains=1, seed=seed,
+        progress_bar=False, **settings,
+    )  # fmt: skip
+
+
+def errors_of_story(method, train, test, task, topics, prior, sweeps, seed):
+    """Error by number kept with an intercept and without, and the error of the whole fit."""
+    fit = fit_supervised(method, *train, task, topics, prior, sweeps, seed)
+    found = {
+        name: fit.select("projection", keep=1, intercept=intercept).errors(*test)["error"].tolist()
+        for name, intercept in (("errors", True), ("errors without intercept", False))
+    }
+    predicted = fit.predict(test[0]).mean
+    wrong = (predicted > 0.5) != test[1] if task == "bbc" else (predicted - test[1]) ** 2
+    return {**found, "whole": float(np.mean(wrong))}
+
+
+def errors_of_pipeline(train, test, task, topics, prior, sweeps, seed):
+    """LDA, then an L1 penalty that is relaxed step by step; of each number of coefficients the weakest penalty counts."""
+    from sklearn.linear_model import Lasso, LogisticRegression
+
+    from topiczoo import inference, models
+
+    alpha, gamma, _ = prior
+    fit = inference.gibbs(
+        models.lda, train[0], num_topics=topics, alpha=alpha, gamma=gamma, num_warmup=sweeps[0], num_samples=sweeps[1],
+        num_chains=1, seed=seed, progress_bar=False,
+    )  # fmt: skip
+    shares, new = fit.transform(train[0]), fit.transform(test[0])
+    scale = shares.std(0) + 1e-3
+    errors = np.full(topics + 1, np.nan)
+    for strength in np.geomspace(1e-3, 1e3, 60):
+        if task == "bbc":
+            model = LogisticRegression(l1_ratio=1.0, C=strength, solver="saga", max_iter=2000, tol=1e-3)
+        else:
+            model = Lasso(alpha=0.3 / strength)
+        model.fit(shares / scale, train[1])
+        kept = int((np.ravel(model.coef_) != 0).sum())
+        guess = model.predict(new / scale)
+        errors[kept] = np.mean(guess != test[1]) if task == "bbc" else np.mean((guess - test[1]) ** 2)
+    # at most s coefficients: a number the path skips has the error of the next smaller one
+    return {"errors": pd.Series(errors).ffill().bfill().tolist(), "whole": float(errors[~np.isnan(errors)][-1])}
+
+
+def part(method, data, task, topics, seed, chosen):
+    corpus, y = data
+    order = np.random.default_rng(seed).permutation(len(y))
+    train, test = order[: len(y) // 2], order[len(y) // 2 :]
+    if task == "ratings":
+        y = (y - y[train].mean()) / y[train].std()
+    inner, aside = train[len(train) // 5 :], train[: len(train) // 5]
+
+    def run(kept, left, prior, sweeps):
+        sets = (corpus[kept], y[kept]), (corpus[left], y[left])
+        if method == "pipeline":
+            return errors_of_pipeline(*sets, task, topics, prior, sweeps, seed)
+        return errors_of_story(method, *sets, task, topics, prior, sweeps, seed)
+
+    if chosen is None:
+        worst = {
+            prior: run(inner, aside, prior, SWEEPS["choice"])["errors"][int(SPARSITY[task][-1] * topics)]
+            for prior in PRIORS[task]
+        }
+        chosen = min(worst, key=worst.get)
+    return {"prior": chosen, **run(train, test, tuple(chosen), SWEEPS["whole"])}
+
+
+def table(found: pd.DataFrame, task: str) -> str:
+    found = found[found["task"] == task]
+    lines = ["| method | topics | " + " | ".join(f"{s:.0%} kept" for s in SPARSITY[task]) + " | all kept |"]
+    lines.append("|---|---|" + "---|" * (len(SPARSITY[task]) + 1))
+
+    def cell(values):
+        values = np.asarray(values, float)
+        return f"{values.mean():.4f} ± {values.std(ddof=1) if len(values) > 1 else 0:.4f} ({len(values)})"
+
+    for topics in sorted(found["topics"].unique()):
+        for method, column in (
+            ("sstm", "errors"), ("sstm", "errors without intercept"), ("dense", "errors"), ("pipeline", "errors"),
+        ):  # fmt: skip
+            rows = found[(found["method"] == method) & (found["topics"] == topics)]
+            if len(rows):
+                name = method + (", no intercept" if "without" in column else "")
+                cells = [cell([errors[int(s * topics + 1e-9)] for errors in rows[column]]) for s in SPARSITY[task]]
+                lines.append(f"| {name} | {topics} | {' | '.join(cells)} | {cell(rows['whole'])} |")
+    return "\n".join(lines)
+
+
+def curve(found: pd.DataFrame, task: str) -> str:
+    """Mean error by number kept, for the largest table of figure 3."""
+    found = found[(found["task"] == task) & (found["topics"] == 50)]
+    kept = (1, 2, 3, 4, 5, 6, 7, 10, 15, 25, 50)
+    lines = ["| 50 topics, kept | " + " | ".join(map(str, kept)) + " |", "|---|" + "---|" * len(kept)]
+    for method in METHODS:
+        rows = found[found["method"] == method]
+        if len(rows):
+            means = np.mean(rows["errors"].tolist(), axis=0)
+            lines.append(f"| {method} | " + " | ".join(f"{means[k]:.4f}" for k in kept) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default="../shared/data")
+    parser.add_argument("--task", default="bbc", choices=list(TOPICS))
+    parser.add_argument("--methods", default=",".join(METHODS))
+    parser.add_argument("--topics", default=None)
+    parser.add_argument("--seeds", default="0,1,2,3,4")
+    parser.add_argument("--into", type=Path, required=False, help="where results go; what is there is not run again")
+    parser.add_argument("--from", dest="files", nargs="*", type=Path, help="show results of earlier runs")
+    parser.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    task = arguments.task
+    if arguments.files:
+        found = pd.DataFrame([json.loads(line) for file in arguments.files for line in file.read_text().splitlines()])
+        spent = found[found["task"] == task]["seconds"].sum() / 60
+        text = f"{circumstances(__file__, PACKAGES)}\n\n{table(found, task)}\n\n{curve(found, task)}\n\n"
+        text += f"Mean ± standard deviation (number of seeds); {spent:.0f} core-minutes in all."
+        print(text)
+        if arguments.write:
+            write_section({"bbc": "Few topics for news", "ratings": "Few topics for ratings"}[task], text)
+        return
+    data = load(arguments.data, task)
+    topics = TOPICS[task] if arguments.topics is None else tuple(map(int, arguments.topics.split(",")))
+    for seed in map(int, arguments.seeds.split(",")):
+        for method in arguments.methods.split(","):
+            chosen = None
+            for number in topics:
+                seen = arguments.into.read_text().splitlines() if arguments.into and arguments.into.exists() else []
+                done = {(r["task"], r["method"], r["topics"], r["seed"]): r["prior"] for r in map(json.loads, seen)}
+                if (task, method, number, seed) in done:
+                    chosen = chosen or tuple(done[task, method, number, seed])
+                    continue
+                began = time.perf_counter()
+                row = {"task": task, "method": method, "topics": number, "seed": seed}
+                row |= part(method, data, task, number, seed, chosen)
+                chosen = tuple(row["prior"])
+                row["seconds"] = time.perf_counter() - began
+                print(json.dumps(row)[:200], flush=True)
+                if arguments.into:
+                    with arguments.into.open("a") as file:
+                        file.write(json.dumps(row) + "\n")
+
+
+if __name__ == "__main__":
+    main()
