@@ -34,6 +34,8 @@ EXACT = [
     ("slda_glm", "gibbs", {"response": "logit"}),
     ("slda_glm", "gibbs", {"response": "probit"}),
     ("slda_glm", "gibbs", {"response": "poisson"}),
+    ("sstm", "gibbs", {}),
+    ("sstm", "gibbs", {"response": "probit", "sigma": 0.5}),
     ("mixture", "nuts", {}),
     ("lda", "nuts", {}),
 ]

@@ -222,9 +222,11 @@ def geweke(
 
     expected = _in_batches(prior, PRIOR_DRAWS, seed + 1, False, most=PRIOR_DRAWS)
     found = _in_batches(chain, num_chains, seed, progress_bar)
-    rows = []
+    rows, rng = [], np.random.default_rng(seed)
     for name, drawn in found.items():
-        u = np.searchsorted(np.sort(expected[name]), drawn) / PRIOR_DRAWS  # [chain, step]
+        known, equals = np.sort(expected[name]), rng.random(drawn.shape)
+        below, upto = (np.searchsorted(known, drawn, side) for side in ("left", "right"))
+        u = (below + equals * (upto - below)) / PRIOR_DRAWS  # [chain, step]; at random among equals, as in calibrate
         mean, spread = u.mean(1), ((u - 0.5) ** 2).mean(1)
         rows.append({
             "quantity": name, "mean_rank": mean.mean(), "spread": np.sqrt(12 * spread.mean()),

@@ -17,8 +17,8 @@ from topiczoo.inference.labels import codes_of
 from . import story_page
 from .diagnosis import Diagnosis, diagnose
 from .page import Cell, Column, number, outcome, page, table, verdict
-from .sections import Sections
-from .selection_section import known, selection
+from .sections import Sections, known
+from .selection_section import selection
 
 MOST_DOCUMENTS = 1000  # in the browser
 

@@ -15,7 +15,7 @@ __all__ = ["COEFFICIENTS", "sstm"]
 
 def laplace(shape, nu=None):
     """eta_k ~ Laplace(0, nu), density exp(-|eta_k| / nu) / (2 nu)."""
-    nu = numpyro.sample("nu", dist.Exponential(1)) if nu is None else nu
+    nu = numpyro.sample("nu", dist.InverseGamma(2, 1)) if nu is None else nu
     return numpyro.sample("eta", dist.Laplace(0, nu).expand(shape).to_event(len(shape)))
 
 

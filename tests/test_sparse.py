@@ -69,7 +69,9 @@ def responses(y, settings):
     return np.stack([y, y[::-1]], 1) if "outputs" in settings else y
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=() if case in ("regression", "probit") else pytest.mark.slow) for case in CASES]
+)
 def test_every_block_has_the_storys_conditional(case):
     settings = CASES[case]
     corpus, y = planted(20)
