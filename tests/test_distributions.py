@@ -1,7 +1,7 @@
-"""The engine's own random numbers: gammas, Dirichlets and generalised inverse Gaussians.
+"""The zoo's own random numbers: gammas, Dirichlets, inverse Gaussians plain and generalised, normals cut to an interval.
 
-Kolmogorov-Smirnov tests at fixed seeds. The level 1e-4 keeps the chance that any of the 16 fails for a right sampler below
-0.2%.
+Kolmogorov-Smirnov tests at fixed seeds. The level 1e-4 keeps the chance that any of the 36 fails for a right sampler below
+0.4%.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import integrate, stats
+from scipy import integrate, special, stats
 
 from topiczoo.inference import sweep
 from topiczoo.inference.gamma import dirichlet, log_gamma
+from topiczoo.models.distributions import InverseGaussian, log_ndtr
 from topiczoo.models.gig import GeneralizedInverseGaussian
+from topiczoo.models.truncated import TruncatedNormal
 
 LEVEL = 1e-4
 
@@ -40,7 +42,7 @@ def test_dirichlet_of_small_concentrations_sums_to_one():
     assert abs(draws.var() - m * (1 - m) / (500 * 0.01 + 1)) < 0.05 * m
 
 
-GIG = [(0.5, 1.0, 1.0), (-0.5, 2.0, 3.0), (3.0, 0.1, 5.0), (-2500.0, 1.0, 1800.0), (-40.0, 0.0, 30.0), (4.0, 2.0, 0.0),
+GIG = [(0.5, 1.0, 1.0), (0.0, 2.0, 0.5), (-0.5, 2.0, 3.0), (3.0, 0.1, 5.0), (-2500.0, 1.0, 1800.0), (-40.0, 0.0, 30.0), (4.0, 2.0, 0.0),
        (0.01, 1e-3, 1e-3), (-1.0, 1e-6, 1e-4), (1000.0, 3.0, 2.0)]  # fmt: skip
 
 
@@ -61,3 +63,66 @@ def test_generalised_inverse_gaussian(order, a, b):
     at = np.quantile(draws, [0.1, 0.5, 0.9])
     expected = log_density(at) - log_density(grid).max() - np.log(cumulative[-1]) - at
     np.testing.assert_allclose(law.log_prob(jnp.exp(jnp.asarray(at, jnp.float32))), expected, atol=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("order", "a", "b"), [(-3.0, 1.0, 1.0), (-0.5, 1e-3, 2.0), (0.0, 4.0, 1e-4), (0.5, 1.0, 1.0), (3.0, 100.0, 100.0)]
+)
+def test_moments_of_the_generalised_inverse_gaussian(order, a, b):
+    ours, scipys = (
+        GeneralizedInverseGaussian(order, a, b),
+        stats.geninvgauss(order, np.sqrt(a * b), scale=np.sqrt(b / a)),
+    )
+    np.testing.assert_allclose([ours.mean, ours.variance], [scipys.mean(), scipys.var()], rtol=1e-3)
+
+
+def test_moments_that_do_not_exist_are_infinite():
+    assert np.isinf(GeneralizedInverseGaussian(-0.5, 0.0, 1.0).mean)
+    heavy = GeneralizedInverseGaussian(-1.5, 0.0, 1.0)  # an inverse gamma
+    np.testing.assert_allclose(heavy.mean, 1.0, rtol=1e-3)
+    assert np.isinf(heavy.variance)
+
+
+@pytest.mark.parametrize(("mean", "shape"), [(1.0, 1e-3), (1e-3, 1.0), (1e8, 1.0), (3.0, 1e6), (np.inf, 2.0)])
+def test_inverse_gaussian_at_its_ends(mean, shape):
+    """A mean without bound leaves the law of shape over a chi-square."""
+    draws = np.asarray(InverseGaussian(mean, shape).sample(jax.random.key(3), (20_000,)), float)
+    law = stats.invgauss(mean / shape, scale=shape) if mean < 1e7 else stats.invgamma(0.5, scale=shape / 2)
+    assert np.isfinite(draws).all() and (draws > 0).all()
+    if mean == 1e8:  # all but the far tail
+        draws = draws[draws < 1e4]
+        np.testing.assert_allclose(len(draws) / 20_000, law.cdf(1e4), atol=0.01)
+        law = stats.uniform()
+        draws = stats.invgamma(0.5, scale=shape / 2).cdf(draws) / stats.invgamma(0.5, scale=shape / 2).cdf(1e4)
+    assert stats.kstest(draws, law.cdf).pvalue > LEVEL
+
+
+INTERVALS = [(0, np.inf), (4, 5), (-1, 1), (-np.inf, -40), (40, np.inf), (2, 2.01), (-7, 8), (-np.inf, np.inf), (40, 41),
+             (-5.2, -5.1), (-3, np.inf)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("low", "high"), INTERVALS)
+def test_a_normal_cut_to_an_interval(low, high):
+    """In deviations from the mean, forty out and narrow ones included."""
+    ours = TruncatedNormal(1.0, 2.0, low=1.0 + 2 * low, high=1.0 + 2 * high)
+    scipys = stats.truncnorm(low, high, loc=1.0, scale=2.0)
+    draws = np.asarray(ours.sample(jax.random.key(4), (20_000,)), float)
+    assert stats.kstest(draws, scipys.cdf).pvalue > LEVEL
+    at = np.float32(scipys.ppf([0.01, 0.3, 0.9]))
+    np.testing.assert_allclose(ours.log_prob(at), scipys.logpdf(at.astype(float)), atol=2e-5)
+    np.testing.assert_allclose((ours.mean - scipys.mean()) / scipys.std(), 0, atol=2e-4)
+    np.testing.assert_allclose(ours.variance, scipys.var(), rtol=1e-4)
+    assert ours.log_prob(1.0 + 2 * high + 1.0) == -np.inf or np.isinf(high)
+
+
+def test_log_of_the_normal_distribution_function():
+    x = np.concatenate([np.linspace(-60, 6, 5_001), [-1e4]]).astype(np.float32)
+    exact = special.log_ndtr(x.astype(float))
+    np.testing.assert_allclose(log_ndtr(jnp.asarray(x)), exact, rtol=1e-6, atol=3e-7)
+    slope = np.exp(stats.norm.logpdf(x.astype(float)) - exact)
+    near = x > -50  # where the logarithms above keep digits
+    np.testing.assert_allclose(jax.vmap(jax.grad(log_ndtr))(jnp.asarray(x))[near], slope[near], rtol=3e-5, atol=1e-7)
+    bend = jax.vmap(jax.grad(jax.grad(log_ndtr)))(jnp.asarray([-40.0, -29.0, -7.0, 0.0, 2.0]))
+    x = np.array([-40.0, -29.0, -7.0, 0.0, 2.0])
+    hazard = np.exp(stats.norm.logpdf(x) - special.log_ndtr(x))
+    np.testing.assert_allclose(bend, -hazard * (x + hazard), rtol=3e-3)

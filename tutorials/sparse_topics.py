@@ -92,7 +92,7 @@ for rule in ("largest", "interval", "projection"):
     axis.plot(errors["kept"], errors["error"], marker=".", label=rule)
 axis.set(xlabel="topics kept", ylabel="mean squared error", ylim=(0, None))
 axis.legend()
-figure
+plt.show()
 
 # %% [markdown]
 # The usual way is a pipeline: topics first, from the words alone, then the lasso on their shares. Its topics do not know
