@@ -23,7 +23,7 @@ from scipy.optimize import minimize
 from topiczoo.corpora.layouts import distinct_pairs
 
 from .expectations import Marginals, Settings, expected_log, fit_alpha, refuse
-from .expectations_glm import GlmResponse, Settled, no_less_than_rounding, settle_glm, slopes, squared_means
+from .expectations_glm import GlmResponse, Settled, no_less_than_rounding, settle_glm, slopes, sums_of_words
 from .expectations_words import pair_blocks, read_words
 from .reading import Reading
 from .special import digamma
@@ -123,8 +123,11 @@ class GlmWords:
         """Mean [D, C] and covariance [D, C, C] of the predictor under the E-step's phi and any eta [K, C]."""
         tokens, gamma = state.settled.tokens, state.settled.gamma
         weights = digamma(gamma) - digamma(gamma.sum(-1, keepdims=True)) + state.settled.tilt  # as the E-step left them
-        outer = squared_means(self.pairs, self._log_beta(state.topics), weights, eta, self.mesh)
         length = jnp.maximum(self.lengths, 1.0)[:, None]
+        exact, log_beta = self.response.log_linear, self._log_beta(state.topics)
+        outer = sums_of_words(self.pairs, log_beta, weights, eta, length[:, 0], exact=exact, mesh=self.mesh)
+        if exact:
+            return tokens @ eta / length, 2 * outer
         second = jnp.einsum("kc,dk,ke->ced", eta, tokens, eta)
         spread = jnp.moveaxis(no_less_than_rounding(second, jnp.moveaxis(outer, 0, -1)), -1, 0)
         return tokens @ eta / length, spread / length[..., None] ** 2

@@ -1,10 +1,11 @@
 """Variational EM for words with any response of one linear predictor, all words of a document side by side.
 
 The response enters the bound as F_d(m_d, v_d) = E[log p(y_d | x)], x the predictor eta . zbar_d with mean m_d and
-covariance v_d under q, averaged over sigma points; nothing else of the story is known. For a normal response that is exact,
-for a Poisson one to rounding (a test compares it with the product over words). The paper's delta method, log p(y | m) +
-tr(v d^2 log p / dx^2) / 2, is there for comparison. q keeps, for each document, gamma
-and a tilt of its topics' weights:
+covariance v_d under q, averaged over sigma points; nothing else of the story is known. For a normal response that is exact.
+So it is where log p(y | x) = A x - B exp(x) + C, as for a Poisson response, if v_d is taken as 2 (log E[exp(x)] - m_d): the
+expectation is a product over words, and exp(m + v / 2) is what sigma points make of it. The paper's delta method,
+log p(y | m) + tr(v d^2 log p / dx^2) / 2, is there for comparison. q keeps, for each document, gamma and a tilt of its
+topics' weights:
 
     phi_dw,k  proportional to  exp{ E[log theta_dk] + E[log beta_kw] + c_d . eta_k + eta_k' E_d eta_k }
 
@@ -63,6 +64,23 @@ class GlmResponse:
                 refuse(reading, name, "the response reads it and it belongs to documents or is discrete")
         self.sites = {*reading.below, self.eta, *self.others}
         self.data = documents(reading.corpus), jax.tree.map(jnp.asarray, reading.y)
+        self.log_linear = not self.delta and len(self.shape) == 1 and self._is_log_linear()
+
+    def _is_log_linear(self) -> bool:
+        """Whether log p(y | x) = A x - B exp(x) + C: its third derivative is its second."""
+        reading = self.reading
+
+        def total_at(x: jax.Array) -> jax.Array:
+            few = reading.few_documents, reading.few_y
+            return reading.document_terms(reading.below, *few, reading.few_values, Answer(predictors=[x])).sum()
+
+        def derivative(function: Callable) -> Callable:
+            return lambda x: jax.jvp(function, (x,), (jnp.ones_like(x),))[1]
+
+        bend = derivative(jax.grad(total_at))
+        places = jnp.asarray([[-1.5, 0.2, 0.9], [0.7, -0.4, 1.4]])
+        second, third = (np.asarray(jax.jit(jax.vmap(f))(places)) for f in (bend, derivative(bend)))
+        return bool((second <= 0).all() and second.min() < 0 and np.allclose(second, third, rtol=1e-4, atol=1e-6))
 
     def _coefficients(self, response: str) -> str:
         reading, answer = self.reading, Answer(lambda theta: theta)
@@ -212,6 +230,24 @@ def times(eta: jax.Array, phi: jax.Array) -> jax.Array:
     return (eta[:, 0] @ phi)[None] if eta.shape[1] == 1 else eta.T @ phi
 
 
+def growth(eta: jax.Array, length: jax.Array) -> jax.Array:
+    """exp(a) - 1 - a at a = eta_k / N of each document, [K, width]; small numbers keep their digits."""
+    share = eta[:, :1] / length
+    series = share**2 / 2 * (1 + share / 3 * (1 + share / 4 * (1 + share / 5)))
+    return jnp.where(jnp.abs(share) < 0.1, series, jnp.expm1(share) - share)
+
+
+def of_word(eta: jax.Array, product: jax.Array, scale: jax.Array, length: jax.Array, exact: Any) -> jax.Array:
+    """What a word adds to the predictor's covariance, [C, C, width]: (eta . phi)(eta . phi)', to be taken from the second
+    moment; or, with :func:`growth`, log E[exp(a)] - E[a] of its share a of the predictor, of which the covariance is twice.
+    """
+    mean = times(eta, product) * scale
+    if exact is None:
+        return mean[:, None] * mean
+    share = mean[0] / length
+    return (jnp.log1p(share + (exact * product).sum(0) * scale) - share)[None, None]
+
+
 def expected_log_of(gamma: jax.Array) -> jax.Array:
     """E[log theta], topics first."""
     return digamma(gamma) - digamma(gamma.sum(0))
@@ -243,19 +279,26 @@ class _Block(NamedTuple):
         e_log_theta = expected_log_of(gamma)
         weighed = Weighed.of(e_log_theta + tilt)
 
+        exact = growth(eta, length) if self.response.log_linear else None
+
         def place(n: jax.Array, carry: tuple) -> tuple:
             tokens, words, outer = carry
             product, scale = phi_at(self.beta[n], weighed)
             repeat = self.repeats[self.first + n]
-            mean = times(eta, product) * scale
             words = words + repeat * (weighed.top - jnp.log(scale))
-            return tokens + product * (scale * repeat), words, outer + (mean * repeat)[:, None] * mean
+            return (
+                tokens + product * (scale * repeat),
+                words,
+                outer + repeat * of_word(eta, product, scale, length, exact),
+            )
 
         width, size = gamma.shape[1], eta.shape[1]
         nothing = jnp.zeros_like(gamma), jnp.zeros(width), jnp.zeros((size, size, width))
         tokens, words, outer = jax.lax.fori_loop(0, self.depth, place, nothing)
         mean = eta.T @ tokens / length
-        covariance = no_less_than_rounding(jnp.einsum("kc,kw,ke->cew", eta, tokens, eta), outer) / length**2
+        covariance = 2 * outer
+        if exact is None:
+            covariance = no_less_than_rounding(jnp.einsum("kc,kw,ke->cew", eta, tokens, eta), outer) / length**2
         proportions = ((prior - gamma) * e_log_theta + gammaln(gamma)).sum(0) - gammaln(gamma.sum(0))
         constant = gammaln(prior.sum(0)) - gammaln(prior).sum(0)
         words = words - (tokens * tilt).sum(0)
@@ -293,28 +336,31 @@ def slopes(expected: Callable, mean: jax.Array, covariance: jax.Array) -> tuple[
     return slope, (curve + jnp.swapaxes(curve, 0, 1)) / 2, bend
 
 
-@partial(jax.jit, static_argnames="mesh")
-def squared_means(
-    pairs: PairBlocks, log_beta: jax.Array, weights: jax.Array, eta: jax.Array, mesh: Mesh | None = None
-) -> jax.Array:
-    """sum_n (eta . phi_n)(eta . phi_n)' of each document, [D, C, C], of phi at given log weights of topics [D, K]."""
+@partial(jax.jit, static_argnames=("exact", "mesh"))
+def sums_of_words(
+    pairs: PairBlocks, log_beta: jax.Array, weights: jax.Array, eta: jax.Array, lengths: jax.Array, *, exact: bool,
+    mesh: Mesh | None = None,
+) -> jax.Array:  # fmt: skip
+    """The sum of :func:`of_word` over each document, [D, C, C], of phi at given log weights of topics [D, K]."""
     size = eta.shape[1]
 
-    def one_shard(shard: tuple, log_beta: jax.Array, weights: jax.Array, eta: jax.Array) -> jax.Array:
+    def one_shard(
+        shard: tuple, log_beta: jax.Array, weights: jax.Array, eta: jax.Array, lengths: jax.Array
+    ) -> jax.Array:
         terms, repeats, firsts, depths, rows_of, _ = shard
         terms, repeats = with_margin(terms, log_beta.shape[0]), with_margin(repeats, 0)
         beta_of_terms = out_of_logs(log_beta)
 
         def block(b: jax.Array) -> jax.Array:
-            weighed = Weighed.of(weights[rows_of[b]].T)
+            weighed, length = Weighed.of(weights[rows_of[b]].T), lengths[rows_of[b]]
+            grown = growth(eta, length) if exact else None
 
             def add(chunk: jax.Array, outer: jax.Array) -> jax.Array:
                 beta = topics_of_terms(beta_of_terms, terms, firsts[b] + chunk * CHUNK)
 
                 def place(i: jax.Array, outer: jax.Array) -> jax.Array:
-                    product, scale = phi_at(beta[i], weighed)
-                    mean = times(eta, product) * scale
-                    return outer + (mean * repeats[firsts[b] + chunk * CHUNK + i])[:, None] * mean
+                    repeat = repeats[firsts[b] + chunk * CHUNK + i]
+                    return outer + repeat * of_word(eta, *phi_at(beta[i], weighed), length, grown)
 
                 return jax.lax.fori_loop(0, jnp.minimum(depths[b] - chunk * CHUNK, CHUNK), place, outer)
 
@@ -324,5 +370,5 @@ def squared_means(
 
         return jax.lax.map(block, jnp.arange(rows_of.shape[0]))
 
-    outers = over_shards(one_shard, pairs.shards, (log_beta, weights, eta), mesh)
+    outers = over_shards(one_shard, pairs.shards, (log_beta, weights, eta, lengths), mesh)
     return outers.reshape(-1, size, size)[pairs.blocks.lane]

@@ -8,7 +8,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 import stories
-from scipy.special import digamma, gammaln
+from scipy.special import digamma, gammaln, softmax
 from test_vem import CORPUS, COUNTS, ROUNDING, SOME_Y, K, Y, document_bound
 
 from topiczoo.corpora import Corpus
@@ -134,7 +134,7 @@ def test_what_the_parallel_order_refuses():
 
 
 def test_expectations_of_a_count_against_the_product_over_words():
-    """E[exp(eta . zbar)] is a product over words under q; sigma points find it to rounding, the delta method nearly."""
+    """E[exp(eta . zbar)] is a product over words under q: found exactly, by moments nearly, by the delta method less so."""
     rng = np.random.default_rng(5)
     counts = rng.poisson(3.0, COUNTS.shape) + 1
     y = rng.poisson(2.0, len(counts)).astype(float)
@@ -147,12 +147,36 @@ def test_expectations_of_a_count_against_the_product_over_words():
     exact = y * mean - growth - gammaln(y + 1)
     reading = read(slda_glm, corpus, y, {"num_topics": K, "response": "poisson"})
     gaps = {}
-    for expectation in ("sigma points", "delta"):
-        response = GlmResponse(reading, "map", expectation)
-        moments = jnp.asarray(mean, jnp.float32)[:, None], jnp.asarray(variance, jnp.float32)[:, None, None]
+    cumulant = 2 * (np.log(growth) - mean)
+    for expectation, spread in (("sigma points", cumulant), ("moments", variance), ("delta", variance)):
+        response = GlmResponse(reading, "map", "delta" if expectation == "delta" else "sigma points")
+        assert response.log_linear == (expectation != "delta")
+        moments = jnp.asarray(mean, jnp.float32)[:, None], jnp.asarray(spread, jnp.float32)[:, None, None]
         found = response.terms({**response.start(), "eta": jnp.asarray(eta)}, *response.data, *moments)
         gaps[expectation] = np.abs(np.asarray(found) - exact).max()
-    assert gaps["sigma points"] < 1e-3 and gaps["delta"] < 0.05
+    assert gaps["sigma points"] < 2e-5 and gaps["moments"] < 1e-3 and gaps["delta"] < 0.05
+
+
+def test_the_bound_of_a_count_holds_the_product_over_words():
+    """What the E-step calls the response's share of the bound, against loops over words at its own phi."""
+    rng = np.random.default_rng(6)
+    corpus = Corpus.from_counts(rng.poisson(1.5, (12, 9)) + np.eye(12, 9, dtype=int))
+    y = rng.poisson(2.0, 12).astype(float)
+    form = GlmWords(read(slda_glm, corpus, y, {"num_topics": K, "response": "poisson"}), Settings(e_iterations=5))
+    state = form.expect(form.start(rng), True)
+    settled, eta = state.settled, np.asarray(state.values["eta"], float)
+    weights = digamma(np.asarray(settled.gamma, float))
+    weights += np.asarray(settled.tilt, float) - digamma(np.asarray(settled.gamma, float).sum(1))[:, None]
+    log_beta = np.asarray(form._log_beta(state.topics), float)
+    cumulant = []
+    for d, row in enumerate(corpus.counts.toarray()):
+        terms = np.repeat(np.arange(9), row)
+        phi = softmax(weights[d] + log_beta[terms], -1)
+        cumulant.append(np.log(phi @ np.exp(eta / len(terms))).sum())
+    found = np.asarray(settled.mean[:, 0] + settled.covariance[:, 0, 0] / 2, float)
+    np.testing.assert_allclose(found, cumulant, atol=2e-6)
+    moved = form._moments(jnp.asarray(eta[:, None], jnp.float32), state)
+    np.testing.assert_allclose(moved[0][:, 0] + moved[1][:, 0, 0] / 2, cumulant, atol=2e-6)
 
 
 def test_the_delta_method_is_exact_for_a_normal_response():
