@@ -11,6 +11,7 @@ from scipy import integrate, stats
 
 from topiczoo import inference
 from topiczoo.corpora import Corpus
+from topiczoo.diagnostics import report
 from topiczoo.inference.augmentation import DoubleExponential
 from topiczoo.models import COEFFICIENTS, sstm
 
@@ -169,3 +170,12 @@ def test_several_responses_are_selected_one_by_one_and_predicted():
     assert chosen.kept.sum(0).tolist() == [1, 1] and set(chosen.frame()["output"]) == {0, 1}
     errors = chosen.errors(corpus, both)["error"]
     assert errors[4] < 0.25 and errors[4] < errors[0]
+
+
+@pytest.mark.slow
+def test_the_report_shows_which_topics_count(tmp_path):
+    corpus, y = planted()
+    fit = inference.gibbs(sstm, corpus, y, num_topics=10, **QUICK)
+    page = report(fit, tmp_path / "report.html", progress_bar=False).read_text()
+    assert "Which topics count" in page and "of 10 coefficients of chain 0 are kept, by a lasso path" in page
+    assert "Error by topics kept." in page
