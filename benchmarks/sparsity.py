@@ -176,9 +176,8 @@ def main() -> None:
     task = arguments.task
     if arguments.files:
         found = pd.DataFrame([json.loads(line) for file in arguments.files for line in file.read_text().splitlines()])
-        spent = found[found["task"] == task]["seconds"].sum() / 60
         text = f"{circumstances(__file__, PACKAGES)}\n\n{table(found, task)}\n\n{curve(found, task)}\n\n"
-        text += f"Mean ± standard deviation (number of seeds); {spent:.0f} core-minutes in all."
+        text += "Mean ± standard deviation (number of seeds); each with the coefficients kept and an intercept."
         print(text)
         if arguments.write:
             write_section({"bbc": "Few topics for news", "ratings": "Few topics for ratings"}[task], text)
