@@ -100,6 +100,8 @@ def predict(
     calibrate
         Documents that the fit has not seen, ``(corpus, y)``, or predictions of them, ``(prediction, y)``, e.g. from
         :func:`cross_predict`: intervals are widened or narrowed until they hold as many of these responses as they say.
+        Predictions by another fit stand for this fit's own as far as the two are alike; variational fits of different
+        documents may end in different optima, and then documents set aside are the safer choice.
 
     Returns a :class:`Prediction`, or a dict of them where the story has several responses.
     """
@@ -113,7 +115,7 @@ def predict(
         raise ValueError(f"The story {fit.story.name!r} has no response; use transform for topic proportions.")
     draw = _posterior_parts if rule == "posterior" else _plug_in_parts
     parts = draw(folding, settings, progress_bar)
-    predictions = {name: _prediction(name, corpus, [part[name] for part in parts], folding) for name in parts[0]}
+    predictions = {name: as_prediction(name, corpus, [part[name] for part in parts], folding) for name in parts[0]}
     if calibrate is not None:
         told = _calibration(fit, calibrate, predictions, rule=rule, **settings)
         predictions = {name: replace(part, calibration=told[name]) for name, part in predictions.items()}
@@ -196,7 +198,8 @@ def _respond(
     }
 
 
-def _prediction(name: str, corpus: Corpus, parts: list[dict], folding: Folding) -> Prediction:
+def as_prediction(name: str, corpus: Corpus, parts: list[dict], folding: Folding) -> Prediction:
+    """The parts of one response, one a posterior draw or a chain, as a prediction."""
     draws = np.concatenate([part["draw"] for part in parts])
     expected = np.stack([part["mean"] for part in parts])
     expected = expected.reshape(len(folding.chains), -1, *expected.shape[1:])

@@ -7,6 +7,7 @@ the price of sparsity, error against the number kept, can be looked at before a 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from topiczoo.corpora import Corpus
 
 from .folding import Folding
 from .labels import codes_of
-from .prediction import Prediction, _prediction, plug_in, plug_in_topics
+from .prediction import LEAST_RESPONSES, Prediction, as_prediction, plug_in, plug_in_topics
 
 if TYPE_CHECKING:
     from .fit import Fit
@@ -78,7 +79,7 @@ class Selection:
 
     def predict(self, corpus: Corpus, *, seed: int = 0) -> Prediction:
         """The response of new documents at the kept coefficients, all else at the chain's posterior means."""
-        return self._predict(self._ready(corpus), self.coefficients, corpus, 200, seed)
+        return self._predictor(corpus, repeats=LEAST_RESPONSES, seed=seed)(self.coefficients)
 
     def errors(self, corpus: Corpus, y: Any) -> pd.DataFrame:
         """Error on documents against the number of topics kept: the share of wrong classes, or the mean squared error.
@@ -86,29 +87,25 @@ class Selection:
         Columns: kept (of each output), sparsity (kept over topics), error.
         """
         truth = np.asarray(codes_of(self.fit.classes, y), float)
-        ready, rows = self._ready(corpus), []
-        for kept, coefficients in enumerate(self.path):
-            predicted = self._predict(ready, coefficients, corpus, 1, 0)
-            rows.append({"kept": kept, "sparsity": kept / self.kept.shape[0], "error": error(predicted, truth)})
-        return pd.DataFrame(rows)
+        predict, num_topics = self._predictor(corpus, repeats=1, seed=0), self.kept.shape[0]
+        return pd.DataFrame({
+            "kept": np.arange(num_topics + 1),
+            "sparsity": np.arange(num_topics + 1) / num_topics,
+            "error": [error(predict(coefficients), truth) for coefficients in self.path],
+        })  # fmt: skip
 
-    def _ready(self, corpus: Corpus) -> tuple:
+    def _predictor(self, corpus: Corpus, repeats: int, seed: int) -> Callable[[np.ndarray], Prediction]:
+        """A function from coefficients to predictions; documents are folded in and responses compiled once."""
         folding = Folding(self.fit, corpus, chains=[self.chain])
         values = folding.means(self.chain)
-        return folding, plug_in_topics(folding, values), values
+        topics, respond = plug_in_topics(folding, values), plug_in(folding, repeats)
 
-    def _predict(self, ready: tuple, coefficients: np.ndarray, corpus: Corpus, repeats: int, seed: int) -> Prediction:
-        folding, topics, values = ready
-        if repeats not in (compiled := self._compiled(folding)):
-            compiled[repeats] = plug_in(folding, repeats)
-        at = {**values, self.site: jnp.asarray(coefficients, jnp.float32)}
-        part = compiled[repeats](jax.random.key(seed), *topics, at)
-        (name,) = part
-        return _prediction(name, corpus, [part[name]], folding)
+        def predict(coefficients: np.ndarray) -> Prediction:
+            at = {**values, self.site: jnp.asarray(coefficients, jnp.float32)}
+            ((name, part),) = respond(jax.random.key(seed), *topics, at).items()
+            return as_prediction(name, corpus, [part], folding)
 
-    @staticmethod
-    def _compiled(folding: Folding) -> dict:
-        return folding.__dict__.setdefault("plugged_in", {})
+        return predict
 
 
 def error(prediction: Prediction, y: np.ndarray) -> float:
