@@ -1,7 +1,7 @@
 """Supervised LDA beyond the sweep: variational EM beside scikit-learn's, prediction of many documents, classes of posts.
 
     python benchmarks/responses.py --only vem --write          # expects ../shared/data/movie-reviews (--data FOLDER)
-    python benchmarks/responses.py --only prediction --write   # simulated documents
+    python benchmarks/responses.py --only prediction,draws --write   # simulated documents; random numbers
     python benchmarks/responses.py --only binary,classes --write   # expects newsgroups20 in the same place
 
 Every part runs in a process of its own. The corpora are not part of the project.
@@ -183,8 +183,30 @@ def part_classes(folder):
     return found
 
 
-PARTS = {"vem": part_vem, "prediction": part_prediction, "binary": part_binary, "classes": part_classes}
+def part_draws(folder):
+    """Millions of inverse Gaussians a second, five million side by side."""
+    import jax
+    import jax.numpy as jnp
+
+    from topiczoo.models.distributions import InverseGaussian
+
+    draw = jax.jit(lambda key: InverseGaussian(jnp.full(5_000_000, 2.0), 3.0).sample(key))
+    draw(jax.random.key(0)).block_until_ready()
+    began = time.perf_counter()
+    for seed in range(4):
+        draw(jax.random.key(seed)).block_until_ready()
+    return {"million draws a second": 20 / (time.perf_counter() - began)}
+
+
+PARTS = {
+    "draws": part_draws,
+    "vem": part_vem,
+    "prediction": part_prediction,
+    "binary": part_binary,
+    "classes": part_classes,
+}
 TITLES = {
+    "draws": "Draws from the inverse Gaussian",
     "vem": "An iteration of variational EM on film reviews, K = 50", "prediction": "Prediction of 10,000 documents",
     "binary": "Two newsgroups, accuracy", "classes": "Twenty newsgroups, accuracy",
 }  # fmt: skip

@@ -120,9 +120,10 @@ def part(method, data, task, topics, seed, chosen):
         return errors_of_story(method, *sets, task, topics, prior, sweeps, seed)
 
     if chosen is None:
+        candidates = {prior[:2]: prior for prior in PRIORS[task]}.values() if method == "pipeline" else PRIORS[task]
         worst = {
             prior: run(inner, aside, prior, SWEEPS["choice"])["errors"][int(SPARSITY[task][-1] * topics)]
-            for prior in PRIORS[task]
+            for prior in candidates
         }
         chosen = min(worst, key=worst.get)
     return {"prior": chosen, **run(train, test, tuple(chosen), SWEEPS["whole"])}
@@ -176,7 +177,8 @@ def main() -> None:
     task = arguments.task
     if arguments.files:
         found = pd.DataFrame([json.loads(line) for file in arguments.files for line in file.read_text().splitlines()])
-        text = f"{circumstances(__file__, PACKAGES)}\n\n{table(found, task)}\n\n{curve(found, task)}\n\n"
+        made = f"`python benchmarks/sparsity.py --task {task} --topics K --seeds S --into FILE`, a process a core, shown by "
+        text = f"{made}{circumstances(__file__, PACKAGES)}\n\n{table(found, task)}\n\n{curve(found, task)}\n\n"
         text += "Mean ± standard deviation (number of seeds); each with the coefficients kept and an intercept."
         print(text)
         if arguments.write:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from . import figures
 from .page import Cell, Column, Section, fixed, note, picture, table
 
@@ -39,13 +37,9 @@ def selection(fit: Any, corpus: Any, y: Any, what: str) -> Section | None:
         f"{chosen.kept.sum()} of {chosen.kept.size} coefficients of chain {chosen.chain} are kept, by {chosen.rule}. "
         "No draw of a coefficient is exactly 0: this is a summary made after the fit; fit.select has other rules."
     )
-    kind = "wrong classes" if float(np.nanmax(errors["error"])) <= 1 and _classes(fit, y) else "mean squared error"
-    image = figures.line(errors["kept"], errors["error"], "coefficients kept", kind, mark=int(chosen.kept.sum(0).max()))
+    image = figures.line(
+        errors["kept"], errors["error"], "coefficients kept", errors.attrs["error"], mark=int(chosen.kept.sum(0).max())
+    )
     caption = f"Error on the {what} against the number of topics kept, all else at posterior means."
     body = note(words) + table("selected", "Topics that count, and some that do not.", columns, rows)
     return Section("selection", "Which topics count", body + picture(image, "Error by topics kept.", caption))
-
-
-def _classes(fit: Any, y: Any) -> bool:
-    values = np.asarray(y, float)
-    return fit.classes is not None or bool(np.isin(values[~np.isnan(values)], [0.0, 1.0]).all())

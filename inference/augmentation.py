@@ -21,8 +21,9 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax.flatten_util import ravel_pytree
+from jax.scipy.special import log_ndtr
 
-from topiczoo.models.distributions import BernoulliProbit, InverseGaussian, log_ndtr
+from topiczoo.models.distributions import BernoulliProbit, InverseGaussian
 from topiczoo.models.truncated import positive_normal
 
 from .assignments import Assigned
@@ -44,6 +45,10 @@ class Augmentation:
     """How one family is augmented; arrays have the shape of the distribution's batch."""
 
     columns = False  # whether x has a last axis of classes, of which one is moved at a time
+
+    def serves(self, prior: Any) -> bool:
+        """Whether it serves this prior; None stands for a response."""
+        return True
 
     def location(self, fn: Any, value: jax.Array) -> jax.Array:
         """x."""
@@ -170,7 +175,10 @@ class DoubleExponential(Augmentation):
 
 
 class NormalParts(Augmentation):
-    """A mixture of normals, such as spike and slab: the variable drawn is the part."""
+    """A prior that is a mixture of normals, such as spike and slab: the variable drawn is the part."""
+
+    def serves(self, prior: Any) -> bool:
+        return prior is not None and isinstance(prior.component_distribution, dist.Normal)
 
     def location(self, fn: Any, value: jax.Array) -> jax.Array:
         return value
@@ -318,12 +326,9 @@ class AugmentedBlock(Block):
         normal = dist.Normal | dist.MultivariateNormal
         if not block.augmented or not all(issubclass(reading.family(name), normal) for name in block.others):
             return False
-        for name, augmentation in block.augmented.items():
-            fn = reading.latent[name].prior if name in reading.latent else None
-            if isinstance(augmentation, NormalParts) and not (
-                fn and isinstance(fn.component_distribution, dist.Normal)
-            ):
-                return False
+        priors = {name: reading.latent[name].prior if name in reading.latent else None for name in block.augmented}
+        if not all(augmentation.serves(priors[name]) for name, augmentation in block.augmented.items()):
+            return False
         if block.classes and not all(site.shape[-1:] == (block.columns,) for site in latent):
             return False
         flat, _ = ravel_pytree(block._part(few.values, 0))
@@ -333,22 +338,28 @@ class AugmentedBlock(Block):
         return np.allclose(found, expected, rtol=1e-3, atol=1e-3 * max(1.0, float(np.abs(expected).max())))
 
     def _ratios(self, few: Few) -> tuple[jax.Array, jax.Array]:
-        """p(a | aside) / p(b | aside) and p(a) p(aside | a) / p(b) p(aside | b) at some a and b, in logs, of each column."""
+        """Log ratios of the law at two places, by the block and by the story, for each column."""
         data, parts = (few.corpus, few.y), sorted(self.reading.children(self.sites))
-        rng = np.random.default_rng(1)
-        other = {site: jnp.asarray(rng.normal(0, 1.5, few.values[site].shape), jnp.float32) for site in self.sites}
+        rng, here = np.random.default_rng(1), few.values
+        other = {site: jnp.asarray(rng.normal(0, 1.5, here[site].shape), jnp.float32) for site in self.sites}
 
         def of_column(column: jax.Array) -> tuple[jax.Array, jax.Array]:
-            here = few.values
-            there = {**here, **self._whole(self._part(other, column), here, column)}
-            auxiliary = self.auxiliary(jax.random.key(3), column, here, *data)
-            found = self.log_given(there, auxiliary, here, *data) - self.log_given(here, auxiliary, here, *data)
-            joint = [
-                total(self._trace(at, *data), parts) + self.log_auxiliary(auxiliary, at, *data) for at in (there, here)
-            ]
-            return found, joint[0] - joint[1]
+            there = self.moved(here, other, column)
+            expected = total(self._trace(there, *data), parts) - total(self._trace(here, *data), parts)
+            return self.log_ratio(column, here, there, *data), expected
 
         return jax.lax.map(of_column, jnp.arange(self.columns))
+
+    def moved(self, values: dict, other: dict, column: Any) -> dict:
+        """All values with one column of the sites as it is in others."""
+        return {**values, **self._whole(self._part(other, column), values, column)}
+
+    def log_ratio(self, column: Any, here: dict, there: dict, corpus: Any, y: Any) -> jax.Array:
+        """log of p(there | aside) p(aside | here) / p(here | aside) p(aside | there), which must be p(there) / p(here)."""
+        data = corpus, y
+        aside = self.auxiliary(jax.random.key(3), column, here, *data)
+        given = self.log_given(there, aside, here, *data) - self.log_given(here, aside, here, *data)
+        return given - self.log_auxiliary(aside, there, *data) + self.log_auxiliary(aside, here, *data)
 
 
 def _counts(fn: Any, terms: jax.Array) -> jax.Array:

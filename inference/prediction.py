@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+from numpyro.distributions import constraints
 
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Documents, documents
@@ -41,6 +42,7 @@ class Prediction:
     classes: np.ndarray | None = None  # names of the classes, where y came with names
     lowest: float = -np.inf  # the response is never below
     whole: bool = False  # whether it is a whole number
+    yes_or_no: bool = False  # whether it is 0 or 1
     calibration: Calibration | None = None
 
     @property
@@ -207,6 +209,7 @@ def as_prediction(name: str, corpus: Corpus, parts: list[dict], folding: Folding
     bound = getattr(support, "lower_bound", None)
     told: dict[str, Any] = {
         "whole": support.is_discrete,
+        "yes_or_no": support is constraints.boolean,
         "lowest": bound if isinstance(bound, int | float) else -np.inf,
     }
     if "probabilities" in parts[0]:

@@ -126,17 +126,13 @@ class _Tester:
         return self._row(block.label, block.sites, errors, scale)
 
     def _test_augmented(self, block: AugmentedBlock) -> dict:
-        """p(a | aside) / p(b | aside) must be p(a) p(aside | a) / p(b) p(aside | b), aside the auxiliary variables."""
+        """As above, with the auxiliary variables' own law in the ratio."""
 
         @jax.jit
         def compare(column: Any, values: dict, other: dict) -> tuple[jax.Array, jax.Array]:
-            moved = {**values, **block._whole(block._part(other, column), values, column)}
-            here, there = self._blocked(values), self._blocked(moved)
-            data = self.blocked, self.y
-            auxiliary = block.auxiliary(jax.random.key(3), column, here, *data)
-            found = block.log_given(moved, auxiliary, here, *data) - block.log_given(values, auxiliary, here, *data)
-            aside = block.log_auxiliary(auxiliary, there, *data) - block.log_auxiliary(auxiliary, here, *data)
-            return found - aside, (self._joint(moved) - self._joint(values)).sum()
+            moved = block.moved(values, other, column)
+            found = block.log_ratio(column, self._blocked(values), self._blocked(moved), self.blocked, self.y)
+            return found, (self._joint(moved) - self._joint(values)).sum()
 
         errors, scale = [], 0.0
         for values, other in ((self.here, self.there), (self.there, self.here)):

@@ -84,15 +84,16 @@ class Selection:
     def errors(self, corpus: Corpus, y: Any) -> pd.DataFrame:
         """Error on documents against the number of topics kept: the share of wrong classes, or the mean squared error.
 
-        Columns: kept (of each output), sparsity (kept over topics), error.
+        Columns: kept (of each output), sparsity (kept over topics), error; ``attrs["error"]`` says which of the two.
         """
         truth = np.asarray(codes_of(self.fit.classes, y), float)
         predict, num_topics = self._predictor(corpus, repeats=1, seed=0), self.kept.shape[0]
-        return pd.DataFrame({
-            "kept": np.arange(num_topics + 1),
-            "sparsity": np.arange(num_topics + 1) / num_topics,
-            "error": [error(predict(coefficients), truth) for coefficients in self.path],
-        })  # fmt: skip
+        predictions = [predict(coefficients) for coefficients in self.path]
+        kept, errors = np.arange(num_topics + 1), [error(prediction, truth) for prediction in predictions]
+        frame = pd.DataFrame({"kept": kept, "sparsity": kept / num_topics, "error": errors})
+        of_classes = predictions[0].probabilities is not None or predictions[0].yes_or_no
+        frame.attrs["error"] = "share of wrong classes" if of_classes else "mean squared error"
+        return frame
 
     def _predictor(self, corpus: Corpus, repeats: int, seed: int) -> Callable[[np.ndarray], Prediction]:
         """A function from coefficients to predictions; documents are folded in and responses compiled once."""
@@ -114,7 +115,7 @@ def error(prediction: Prediction, y: np.ndarray) -> float:
     if prediction.probabilities is not None:
         guess: np.ndarray = prediction.probabilities.argmax(-1)
         return float(np.mean(guess[labelled] != y[labelled]))
-    if prediction.whole and set(np.unique(y[labelled])) <= {0.0, 1.0}:
+    if prediction.yes_or_no:  # several side by side
         return float(np.mean((prediction.mean > 0.5)[labelled] != y[labelled]))
     return float(np.mean((prediction.mean - y)[labelled] ** 2))
 

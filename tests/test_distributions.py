@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import integrate, special, stats
+from scipy import integrate, stats
 
 from topiczoo.inference import sweep
 from topiczoo.inference.gamma import dirichlet, log_gamma
-from topiczoo.models.distributions import InverseGaussian, log_ndtr
+from topiczoo.models.distributions import InverseGaussian
 from topiczoo.models.gig import GeneralizedInverseGaussian
 from topiczoo.models.truncated import TruncatedNormal
 
@@ -90,11 +90,6 @@ def test_inverse_gaussian_at_its_ends(mean, shape):
     draws = np.asarray(InverseGaussian(mean, shape).sample(jax.random.key(3), (20_000,)), float)
     law = stats.invgauss(mean / shape, scale=shape) if mean < 1e7 else stats.invgamma(0.5, scale=shape / 2)
     assert np.isfinite(draws).all() and (draws > 0).all()
-    if mean == 1e8:  # all but the far tail
-        draws = draws[draws < 1e4]
-        np.testing.assert_allclose(len(draws) / 20_000, law.cdf(1e4), atol=0.01)
-        law = stats.uniform()
-        draws = stats.invgamma(0.5, scale=shape / 2).cdf(draws) / stats.invgamma(0.5, scale=shape / 2).cdf(1e4)
     assert stats.kstest(draws, law.cdf).pvalue > LEVEL
 
 
@@ -114,16 +109,3 @@ def test_a_normal_cut_to_an_interval(low, high):
     np.testing.assert_allclose((ours.mean - scipys.mean()) / scipys.std(), 0, atol=2e-4)
     np.testing.assert_allclose(ours.variance, scipys.var(), rtol=1e-4)
     assert ours.log_prob(1.0 + 2 * high + 1.0) == -np.inf or np.isinf(high)
-
-
-def test_log_of_the_normal_distribution_function():
-    x = np.concatenate([np.linspace(-60, 6, 5_001), [-1e4]]).astype(np.float32)
-    exact = special.log_ndtr(x.astype(float))
-    np.testing.assert_allclose(log_ndtr(jnp.asarray(x)), exact, rtol=1e-6, atol=3e-7)
-    slope = np.exp(stats.norm.logpdf(x.astype(float)) - exact)
-    near = x > -50  # where the logarithms above keep digits
-    np.testing.assert_allclose(jax.vmap(jax.grad(log_ndtr))(jnp.asarray(x))[near], slope[near], rtol=3e-5, atol=1e-7)
-    bend = jax.vmap(jax.grad(jax.grad(log_ndtr)))(jnp.asarray([-40.0, -29.0, -7.0, 0.0, 2.0]))
-    x = np.array([-40.0, -29.0, -7.0, 0.0, 2.0])
-    hazard = np.exp(stats.norm.logpdf(x) - special.log_ndtr(x))
-    np.testing.assert_allclose(bend, -hazard * (x + hazard), rtol=3e-3)
