@@ -139,19 +139,20 @@ def part_tomotopy(data, number, topics):
         model.add_doc(words(row), y=[float(y[row])])
     model.train(300, workers=2)
     new = [model.make_doc(words(row)) for row in test]
-    model.infer(new, iter=100, workers=2)
+    model.infer(new, iterations=100, workers=2)
     return {"r2": predictive_r2(y[test], np.array([model.estimate(document)[0] for document in new]))}
 
 
 def part_lasso(data, number):
-    """On the documents' shares of words, as in the paper."""
+    """On the documents' shares of words, as in the paper. Documents stand by author, so that the inner folds are shuffled."""
     from sklearn.linear_model import LassoCV
+    from sklearn.model_selection import KFold
 
     counts, _, rating = data
     train, test, y = fold(rating, number)
     shares = counts.multiply(1 / counts.sum(1).reshape(-1, 1)).tocsc()
     scale = np.sqrt(shares[train].power(2).mean(0).max())
-    model = LassoCV(alphas=30, cv=5, n_jobs=2, max_iter=3000).fit(shares[train] / scale, y[train])
+    model = LassoCV(alphas=30, cv=KFold(5, shuffle=True, random_state=0), n_jobs=2, max_iter=3000).fit(shares[train] / scale, y[train])
     return {"r2": predictive_r2(y[test], model.predict(shares[test] / scale))}
 
 
