@@ -144,7 +144,7 @@ def part_tomotopy(data, number, topics):
 
 
 def part_lasso(data, number):
-    """On the documents' shares of words, as in the paper. Documents stand by author, so that the inner folds are shuffled."""
+    """On the documents' shares of words, as in the paper; documents stand by author, so inner folds are shuffled."""
     from sklearn.linear_model import LassoCV
     from sklearn.model_selection import KFold
 
@@ -152,7 +152,8 @@ def part_lasso(data, number):
     train, test, y = fold(rating, number)
     shares = counts.multiply(1 / counts.sum(1).reshape(-1, 1)).tocsc()
     scale = np.sqrt(shares[train].power(2).mean(0).max())
-    model = LassoCV(alphas=30, cv=KFold(5, shuffle=True, random_state=0), n_jobs=2, max_iter=3000).fit(shares[train] / scale, y[train])
+    inner = KFold(5, shuffle=True, random_state=0)
+    model = LassoCV(alphas=30, cv=inner, n_jobs=2, max_iter=3000).fit(shares[train] / scale, y[train])
     return {"r2": predictive_r2(y[test], model.predict(shares[test] / scale))}
 
 

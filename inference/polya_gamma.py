@@ -12,6 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import log_ndtr, ndtr, ndtri
 
+from topiczoo.models.uniform import inside_unit
+
 BREAK = 0.64  # where the two series for the density of J = 4 PG are exchanged
 TERMS = 4  # of the alternating series: the fifth is below 1e-13 of the first on either side of BREAK
 
@@ -39,9 +41,7 @@ def polya_gamma_one(key: jax.Array, tilt: jax.Array) -> jax.Array:
 
     def again(carry: tuple) -> tuple:
         turn, draw, right, inside, accepted = carry
-        branch, first, second, keep, squeeze = jax.random.uniform(
-            jax.random.fold_in(key, turn), (5, *tilt.shape), minval=jnp.finfo(jnp.float32).tiny
-        )
+        branch, first, second, keep, squeeze = inside_unit(jax.random.fold_in(key, turn), (5, *tilt.shape))
         # a piece is chosen anew only after its proposal has been judged; a proposal outside the piece is no judgement
         right = jnp.where(inside, branch < share_right, right)
         proposal, inside = _propose(z, rate, right, first, second, keep)

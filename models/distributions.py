@@ -34,7 +34,8 @@ class InverseGaussian(dist.Distribution):
         shape = sample_shape + self.batch_shape
         r = 1.0 / self.loc
         h = jax.random.normal(normal_key, shape) ** 2 / (2 * self.concentration)
-        x = 1.0 / (r + h + jnp.sqrt(h * (h + 2 * r)))
+        # r and h are both 0 where an infinite mean meets a normal draw of exactly 0
+        x = 1.0 / jnp.maximum(r + h + jnp.sqrt(h * (h + 2 * r)), jnp.finfo(h.dtype).tiny)
         return jnp.where(jax.random.uniform(key, shape) * (1 + x * r) <= 1, x, 1.0 / (r * (r * x)))
 
     def log_prob(self, value: jax.Array) -> jax.Array:

@@ -15,6 +15,8 @@ import numpyro.distributions as dist
 from numpyro.distributions import constraints
 from numpyro.distributions.util import promote_shapes
 
+from .uniform import inside_unit
+
 
 class _Envelope(NamedTuple):
     """The log-density psi of X, where the variate is a multiple of exp(X), and the pieces that bound it."""
@@ -81,7 +83,7 @@ class GeneralizedInverseGaussian(dist.Distribution):
         def again(carry: tuple) -> tuple:
             key, x, accepted = carry
             key, proposal_key = jax.random.split(key)
-            u, v, w = jax.random.uniform(proposal_key, (3, *shape), minval=jnp.finfo(jnp.float32).tiny)
+            u, v, w = inside_unit(proposal_key, (3, *shape))
             place, total = u * (p + q + r), jnp.log(v)
             new = jnp.where(
                 place < q,

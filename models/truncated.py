@@ -12,6 +12,8 @@ from jax.scipy.special import ndtr, ndtri
 from numpyro.distributions import constraints
 from numpyro.distributions.util import promote_shapes
 
+from .uniform import inside_unit
+
 FAR, NARROW = 4.0, 0.1  # beyond, and below, inversion of the distribution function would lose digits
 WIDEST = 9.0  # deviations from the nearer end, or from the mean, beyond which nothing is left in float32
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(128)
@@ -26,7 +28,7 @@ def excess(key: jax.Array, low: jax.Array, width: jax.Array) -> jax.Array:
     low, width = jnp.broadcast_arrays(low, width)
     tiny = jnp.finfo(low.dtype).tiny
     rejects = (low > FAR) | (width < NARROW)
-    uniform = jax.random.uniform(key, low.shape, low.dtype, minval=tiny)
+    uniform = inside_unit(key, low.shape, low.dtype)
     near = jnp.minimum(low, FAR)
     above, beyond = ndtr(-near), ndtr(-(near + width))
     # the upper tail, where small probabilities keep their digits
@@ -36,7 +38,7 @@ def excess(key: jax.Array, low: jax.Array, width: jax.Array) -> jax.Array:
 
     def again(carry: tuple) -> tuple:
         turn, found, accepted = carry
-        keep, u = jax.random.uniform(jax.random.fold_in(key, turn), (2, *low.shape), low.dtype, minval=tiny)
+        keep, u = inside_unit(jax.random.fold_in(key, turn), (2, *low.shape), low.dtype)
         steep = rate * width > 1e-3
         bent = -jnp.log1p(u * jnp.expm1(-rate * jnp.where(steep, width, 1.0))) / jnp.where(steep, rate, 1.0)
         new = jnp.where(steep, bent, u * jnp.where(steep, 1.0, width))

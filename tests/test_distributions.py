@@ -16,7 +16,7 @@ from topiczoo.inference import sweep
 from topiczoo.inference.gamma import dirichlet, log_gamma
 from topiczoo.models.distributions import InverseGaussian
 from topiczoo.models.gig import GeneralizedInverseGaussian
-from topiczoo.models.truncated import TruncatedNormal
+from topiczoo.models.truncated import TruncatedNormal, positive_normal
 
 LEVEL = 1e-4
 
@@ -109,3 +109,18 @@ def test_a_normal_cut_to_an_interval(low, high):
     np.testing.assert_allclose((ours.mean - scipys.mean()) / scipys.std(), 0, atol=2e-4)
     np.testing.assert_allclose(ours.variance, scipys.var(), rtol=1e-4)
     assert ours.log_prob(1.0 + 2 * high + 1.0) == -np.inf or np.isinf(high)
+
+
+def test_no_draw_in_sixty_million_is_infinite():
+    """A uniform number of exactly 0, one in eight million, had put a draw at infinity and a coefficient at NaN."""
+
+    def largest(seed):
+        return positive_normal(jax.random.key(seed), jnp.full(2**22, 2.0)).max()
+
+    assert float(jax.lax.map(largest, jnp.arange(15)).max()) < 9
+
+
+def test_an_infinite_mean_of_the_inverse_gaussian_and_a_normal_draw_of_zero(monkeypatch):
+    monkeypatch.setattr(jax.random, "normal", lambda key, shape: jnp.zeros(shape))
+    draws = InverseGaussian(jnp.array([jnp.inf, 1.0]), 3.0).sample(jax.random.key(0))
+    assert not np.isnan(draws).any()
