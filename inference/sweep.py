@@ -1,12 +1,15 @@
-"""The document-parallel topic sweep: a new topic for every token, exactly, for a block of documents at a time.
+"""The document-parallel topic sweep: a new topic for every token, for a block of documents at a time.
 
 Given the topics beta, documents are independent. With theta integrated out (Magnusson et al. 2018, partially collapsed)
 
     p(z_dn = k | z_-dn, w, y, beta)  is proportional to  beta_k,w  (n_dk^-dn + alpha_dk)  p(y_d | zbar_d with z_dn = k)
 
-so tokens of a document are visited in turn while the documents of a block move side by side. The last factor is read
-from the story: it is run once for each of the K candidates. Where theta cannot be integrated out, theta_dk stands in the
-place of (n_dk + alpha_dk). Arrays have documents in their last axis, for which XLA makes vector code.
+so tokens of a document are visited in turn while the documents of a block move side by side. Where theta cannot be
+integrated out, theta_dk stands in the place of (n_dk + alpha_dk). Without the last factor a topic is drawn from this law.
+With it, a topic is proposed by the factors of the words and accepted with probability min(1, p(y | new) / p(y | old)),
+which leaves the law as it is (Hastings 1970): the story's response is then read once a token and not once a topic. One token
+of many moves a response little, so that nearly all proposals are accepted. Arrays have documents in their last axis, for
+which XLA makes vector code.
 """
 
 from __future__ import annotations
@@ -58,7 +61,8 @@ class Lanes(NamedTuple):
     """A block of documents during the sweep."""
 
     counts: jax.Array  # [topics, width]
-    predictors: tuple[jax.Array, ...]  # zbar @ eta without the current token, each [width, ...]
+    predictors: tuple[jax.Array, ...] = ()  # zbar @ eta, each [width, ...]
+    log_response: jax.Array | None = None  # of the topics as they are before a token is taken out, [width]
 
 
 class BlockSweep:
@@ -79,8 +83,11 @@ class BlockSweep:
             self.values = reading.take(values, rows)
 
     def start(self, counts: jax.Array) -> Lanes:
+        if not self.supervised:
+            return Lanes(counts)
         predictors = [jnp.tensordot(counts.T / self.tokens[:, None], eta, 1) for eta in self.weights.coefficients]
-        return Lanes(counts, tuple(predictors) if self.supervised else ())
+        lanes = Lanes(counts, tuple(predictors))
+        return lanes._replace(log_response=self.response(lanes))
 
     def move(self, lanes: Lanes, topic: jax.Array, step: jax.Array) -> Lanes:
         """Put a token of each document into a topic (step 1) or take it out (step -1; 0 where there is no token)."""
@@ -89,49 +96,44 @@ class BlockSweep:
             _add(predictor, step / self.tokens, eta.at[topic].get(mode="promise_in_bounds"))
             for predictor, eta in zip(lanes.predictors, self.weights.coefficients, strict=False)
         ]
-        return Lanes(counts, tuple(moved))
+        return lanes._replace(counts=counts, predictors=tuple(moved))
 
-    def token_weights(self, lanes: Lanes, beta: jax.Array) -> jax.Array:
-        """Unnormalised p(z = k | rest) of one token of each document, [topics, width]; the token itself taken out.
+    def words(self, lanes: Lanes, beta: jax.Array) -> jax.Array:
+        """The words' factors of p(z = k | rest) for one token of each document, [topics, width]; the token taken out.
 
         ``beta`` is [topics, width], the probabilities of the token's term.
         """
-        weight = beta * (lanes.counts + self.proportions if self.collapsed else self.proportions)
-        if not self.supervised:
-            return weight
-        log_response = self.response(lanes)
-        return weight * _exp(log_response - log_response.max(0))
+        return beta * (lanes.counts + self.proportions if self.collapsed else self.proportions)
 
     def response(self, lanes: Lanes) -> jax.Array:
-        """log p(everything below zbar | z = k) of each document, [topics, width], read from the story."""
+        """log p(everything below zbar | z) of each document, [width], read from the story."""
+        if self.reading.linear:
+            answer = Answer(predictors=list(lanes.predictors))
+        else:
+            answer = Answer(zbar=lanes.counts.T / self.tokens[:, None])
+        return self.reading.document_terms(self.reading.below, self.corpus, self.y, self.values, answer)
 
-        def candidate(topic: jax.Array, *coefficients: jax.Array) -> jax.Array:
-            if self.reading.linear:
-                predictors = [
-                    _add(predictor, 1.0 / self.tokens, eta)
-                    for predictor, eta in zip(lanes.predictors, coefficients, strict=True)
-                ]
-                answer = Answer(predictors=predictors)
-            else:
-                answer = Answer(zbar=lanes.counts.at[topic].add(1.0).T / self.tokens[:, None])
-            return self.reading.document_terms(self.reading.below, self.corpus, self.y, self.values, answer)
+    def responses(self, lanes: Lanes) -> jax.Array:
+        """The same with a further token put into each topic in turn, [topics, width]."""
+        num_topics, width = lanes.counts.shape
+        one = jnp.ones(width)
+        return jax.vmap(lambda k: self.response(self.move(lanes, jnp.full(width, k), one)))(jnp.arange(num_topics))
 
-        return jax.vmap(candidate)(jnp.arange(lanes.counts.shape[0]), *self.weights.coefficients)
+    def draw(self, lanes: Lanes, old: jax.Array, beta: jax.Array, present: jax.Array, uniform: jax.Array) -> tuple:
+        """A new topic for one token of each document: the lanes with it, and the topic."""
+        without = self.move(lanes, old, -present)
+        topic = categorical(self.words(without, beta), uniform[0])
+        if not self.supervised:
+            return self.move(without, topic, present), topic
+        there, here = self.response(self.move(without, topic, present)), lanes.log_response
+        accepted = (there > here + jnp.log(uniform[1])) | jnp.isneginf(here)
+        topic, here = jnp.where(accepted, topic, old), jnp.where(accepted, there, here)
+        return self.move(without, topic, present)._replace(log_response=here), topic
 
 
 def _add(predictor: jax.Array, share: jax.Array, eta: jax.Array) -> jax.Array:
     """predictor [width, ...] plus share [width] times eta, which is [width, ...] or the same [...] for all."""
     return predictor + share.reshape(share.shape + (1,) * (predictor.ndim - 1)) * eta
-
-
-def _exp(x: jax.Array) -> jax.Array:
-    """exp(x) for x <= 0 in float32, to its precision, in a quarter less time than XLA's: 2^n times a short polynomial."""
-    scaled = jnp.maximum(x * 1.4426950408889634, -126.0)
-    whole = jnp.round(scaled)
-    r = (scaled - whole) * 0.6931471805599453  # |r| < 0.35: the next term of the series is below 1.3e-7
-    series = 1.0 + r * (1.0 + r / 2 * (1.0 + r / 3 * (1.0 + r / 4 * (1.0 + r / 5 * (1.0 + r / 6)))))
-    bits = jax.lax.bitcast_convert_type(series, jnp.int32) + (whole.astype(jnp.int32) << 23)
-    return jax.lax.bitcast_convert_type(bits, jnp.float32)
 
 
 def categorical(weight: jax.Array, uniform: jax.Array) -> jax.Array:
@@ -178,8 +180,9 @@ def sweep(
 
     def one_shard(shard: tuple, document_topic: jax.Array, weights: Weights, data: tuple) -> tuple:
         key, topics, terms, start, depth, rows, lengths = shard
-        uniform = jax.random.uniform(key, terms.shape)
-        padded = with_margin(terms, num_terms)
+        places, width = terms.shape
+        uniform = jax.random.uniform(key, (places + CHUNK, 1 + supervised, width))
+        terms, topics = with_margin(terms, num_terms), with_margin(topics, 0)
 
         def one_block(block: jax.Array, carry: tuple) -> tuple:
             topics, counts = carry
@@ -188,18 +191,22 @@ def sweep(
             walk = BlockSweep(reading, collapsed, supervised, weights, corpus, y, values, here, lengths[block])
 
             def one_chunk(chunk: jax.Array, carry: tuple) -> tuple:
-                first = chunk * CHUNK
-                beta = topics_of_terms(weights.term_topic, padded, start[block] + first)
+                topics, lanes = carry
+                first = start[block] + chunk * CHUNK
+                beta = topics_of_terms(weights.term_topic, terms, first)
+                chance = jax.lax.dynamic_slice_in_dim(uniform, first, CHUNK)
 
                 def one_place(i: jax.Array, carry: tuple) -> tuple:
-                    topics, lanes = carry
-                    place = start[block] + first + i
-                    present = (first + i < lengths[block]).astype(jnp.float32)
-                    lanes = walk.move(lanes, topics[place], -present)
-                    topic = categorical(walk.token_weights(lanes, beta[i]), uniform[place])
-                    return topics.at[place].set(topic), walk.move(lanes, topic, present)
+                    here, lanes = carry
+                    present = (chunk * CHUNK + i < lengths[block]).astype(jnp.float32)
+                    lanes, topic = walk.draw(lanes, here[i], beta[i], present, chance[i])
+                    return jax.lax.dynamic_update_index_in_dim(here, topic, i, 0), lanes
 
-                return jax.lax.fori_loop(0, jnp.minimum(depth[block] - first, CHUNK), one_place, carry)
+                # a chunk is taken out and put back: XLA would copy all topics at every place
+                here = jax.lax.dynamic_slice_in_dim(topics, first, CHUNK)
+                places = jnp.minimum(depth[block] - chunk * CHUNK, CHUNK)
+                here, lanes = jax.lax.fori_loop(0, places, one_place, (here, lanes))
+                return jax.lax.dynamic_update_slice_in_dim(topics, here, first, 0), lanes
 
             begin = jnp.where(lengths[block] > 0, document_topic[here].T, 0.0)
             chunks = -(-depth[block] // CHUNK)
@@ -207,7 +214,8 @@ def sweep(
             return topics, counts.at[block].set(lanes.counts.T)
 
         counts = jnp.zeros((*lengths.shape, num_topics))
-        return jax.lax.fori_loop(0, lengths.shape[0], one_block, (topics, counts))
+        topics, counts = jax.lax.fori_loop(0, lengths.shape[0], one_block, (topics, counts))
+        return topics[:places], counts
 
     keys = jax.random.split(key, blocks.terms.shape[0])
     shards = (keys, z.topics, blocks.terms, blocks.start, blocks.depth, blocks.rows, blocks.lengths)
@@ -243,9 +251,9 @@ def room(deepest: int, num_topics: int, width: int) -> jax.Array:
     return jnp.zeros((-(-deepest // CHUNK) * CHUNK, num_topics, width))
 
 
-def with_margin(terms: jax.Array, num_terms: int) -> jax.Array:
-    """Terms [places, width] with empty places behind the last, so that chunks may reach beyond it."""
-    return jnp.pad(terms, ((0, CHUNK), (0, 0)), constant_values=num_terms)
+def with_margin(values: jax.Array, empty: int) -> jax.Array:
+    """Values [places, width] with empty places behind the last, so that chunks may reach beyond it."""
+    return jnp.pad(values, ((0, CHUNK), (0, 0)), constant_values=empty)
 
 
 def over_shards(one_shard: Callable, shards: tuple, shared: tuple, mesh: Mesh | None) -> Any:

@@ -61,7 +61,8 @@ class TopicBlock(Block):
         place = blocks.start[shard, block] + n
         counts = jnp.where(lengths > 0, values["z"].document_topic[rows].T, 0.0)
         lanes = walk.move(walk.start(counts), values["z"].topics[shard, place], -(n < lengths).astype(jnp.float32))
-        return jnp.log(walk.token_weights(lanes, weights.term_topic[blocks.terms[shard, place]].T)[:, lane])
+        words = jnp.log(walk.words(lanes, weights.term_topic[blocks.terms[shard, place]].T))
+        return (words + walk.responses(lanes) if self.reading.below else words)[:, lane]
 
 
 def watch_topics(reading: Reading, values: dict, corpus: Any, y: Any, collapsed: bool) -> dict[str, jax.Array]:
@@ -135,7 +136,7 @@ class CollapsedBlock(Block):
                 return log_weight
             row, length = document[None], corpus.lengths[document][None]
             walk = BlockSweep(reading, True, True, weights, corpus, y, values, row, length)
-            return log_weight + walk.response(walk.start(counts[:, None]))[:, 0]
+            return log_weight + walk.responses(walk.start(counts[:, None]))[:, 0]
 
         return log_weights
 
