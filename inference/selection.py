@@ -98,15 +98,16 @@ class Selection:
     def _predictor(self, corpus: Corpus, repeats: int, seed: int) -> Callable[[np.ndarray], Prediction]:
         """A function from coefficients to predictions; documents are folded in and responses compiled once."""
         folding = Folding(self.fit, corpus, chains=[self.chain])
-        values = folding.means(self.chain)
-        topics, respond = plug_in_topics(folding, values), plug_in(folding, repeats)
+        respond, values = plug_in(folding, repeats), folding.means(self.chain)
+        topics = plug_in_topics(folding, values)
+        return lambda coefficients: _predict(folding, respond, topics, {**values, self.site: coefficients}, seed)
 
-        def predict(coefficients: np.ndarray) -> Prediction:
-            at = {**values, self.site: jnp.asarray(coefficients, jnp.float32)}
-            ((name, part),) = respond(jax.random.key(seed), *topics, at).items()
-            return as_prediction(name, corpus, [part], folding)
 
-        return predict
+def _predict(folding: Folding, respond: Callable, topics: tuple, values: dict, seed: int = 0) -> Prediction:
+    """The response at given topics and values, coefficients among them."""
+    values = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), values)
+    ((name, part),) = respond(jax.random.key(seed), *topics, values).items()
+    return as_prediction(name, folding.reading.corpus, [part], folding)
 
 
 def error(prediction: Prediction, y: np.ndarray) -> float:
@@ -140,35 +141,45 @@ def select(
         Whether topics that are not kept have one number in common in the place of 0. Shares of topics sum to 1, so that
         this is an intercept.
     chain
-        Topics of different chains are different topics, so one chain is summarised: by default the most probable.
+        Topics of different chains are different topics, so one chain is summarised: by default the one whose kept topics
+        predict the responses of the fitted documents best from their words. (The most probable one would be chosen by its
+        words, next to which a response weighs little.)
 
     The kept coefficients are those that bring the predictor of the fitted documents closest to what it was with all of them.
     """
     if rule not in RULES:
         raise ValueError(f"rule is {rule!r}; choose from {', '.join(map(repr, RULES))}.")
     site = _site(fit, site)
-    chain = _chain(fit, chain)
-    draws = fit.draws[site][chain]
-    num_topics = draws.shape[1]
+    num_chains, _, num_topics = fit.draws[site].shape[:3]
+    if chain is not None and not 0 <= chain < num_chains:
+        raise ValueError(f"chain is {chain}; the fit has chains 0 to {num_chains - 1}.")
     wanted = _wanted(rule, keep, num_topics)
-    folding = Folding(fit, fit.corpus, chains=[chain])
-    zbar = np.asarray(plug_in_topics(folding, folding.means(chain))[1], np.float64)
-    columns = [
-        _Column(zbar, draws.reshape(len(draws), num_topics, -1)[..., c], rule, probability, intercept)
-        for c in range(int(np.prod(draws.shape[2:], dtype=int)))
-    ]
-    path = np.stack([column.path for column in columns], -1).reshape(num_topics + 1, *draws.shape[1:])
-    sizes = [column.size if wanted is None else wanted for column in columns]
-    kept = np.stack([column.kept(size) for column, size in zip(columns, sizes, strict=True)], -1)
-    chosen = np.stack([column.path[size] for column, size in zip(columns, sizes, strict=True)], -1)
     words = RULES[rule]
     if rule == "interval":
         words = f"central {probability:.0%} intervals that exclude 0" if wanted is None else "mean over deviation"
     elif wanted is None:
         words += " to 95% of the predictor's mean square"
-    return Selection(
-        fit, site, chain, words, kept.reshape(draws.shape[1:]), chosen.reshape(draws.shape[1:]), draws, path
-    )
+    folding = Folding(fit, fit.corpus, chains=[0])
+    respond, truth = plug_in(folding, 1), np.asarray(codes_of(fit.classes, fit.y), float)
+
+    def of_chain(chain: int) -> tuple[float, Selection]:
+        values, draws = folding.means(chain), fit.draws[site][chain]
+        topics = plug_in_topics(folding, values)
+        zbar = np.asarray(topics[1], np.float64)
+        columns = [
+            _Column(zbar, draws.reshape(len(draws), num_topics, -1)[..., c], rule, probability, intercept)
+            for c in range(int(np.prod(draws.shape[2:], dtype=int)))
+        ]
+        path = np.stack([column.path for column in columns], -1).reshape(num_topics + 1, *draws.shape[1:])
+        sizes = [column.size if wanted is None else wanted for column in columns]
+        kept = np.stack([column.kept(size) for column, size in zip(columns, sizes, strict=True)], -1)
+        chosen = np.stack([column.path[size] for column, size in zip(columns, sizes, strict=True)], -1)
+        kept, chosen = kept.reshape(draws.shape[1:]), chosen.reshape(draws.shape[1:])
+        wrong = error(_predict(folding, respond, topics, {**values, site: chosen}), truth)
+        return wrong, Selection(fit, site, chain, words, kept, chosen, draws, path)
+
+    found = [of_chain(c) for c in (range(num_chains) if chain is None else [chain])]
+    return min(found, key=lambda pair: pair[0])[1]
 
 
 class _Column:
@@ -229,15 +240,6 @@ def _site(fit: Fit, site: str | None) -> str:
         said = "missing" if site is None else repr(site)
         raise ValueError(f"site is {said}; the story {fit.story.name!r} has the coefficients {have}: name one.")
     return site
-
-
-def _chain(fit: Fit, chain: int | None) -> int:
-    num_chains = next(iter(fit.draws.values())).shape[0]
-    if chain is None:
-        return int(fit.statistics["lp"].mean(1).argmax()) if "lp" in fit.statistics else 0
-    if not 0 <= chain < num_chains:
-        raise ValueError(f"chain is {chain}; the fit has chains 0 to {num_chains - 1}.")
-    return int(chain)
 
 
 def _wanted(rule: str, keep: Any, num_topics: int) -> int | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -147,6 +149,16 @@ def test_rules_choose_their_own_number(sparse_fit):
     assert len(np.unique(np.round(shifted.coefficients[~shifted.kept], 6))) == 1 and shifted.coefficients.all()
     full = sparse_fit.select("projection", keep=5)
     np.testing.assert_allclose(full.coefficients, full.draws.mean(0), atol=0.02)
+
+
+def test_the_chain_that_predicts_best_is_summarised(sparse_fit):
+    spoilt = copy.copy(sparse_fit)
+    for good in (0, 1):
+        eta = sparse_fit.draws["eta"].copy()
+        eta[1 - good] = eta[1 - good][:, ::-1]  # each topic has another's coefficient
+        spoilt.draws = {**sparse_fit.draws, "eta": eta}
+        assert spoilt.select("projection", keep=2).chain == good
+    assert spoilt.select("projection", keep=2, chain=0).chain == 0
 
 
 def test_selections_that_make_no_sense_are_refused(sparse_fit):
