@@ -46,13 +46,13 @@ def covered(y, interval):
 
 
 def likelihood(fit, corpus):
-    """log p(w) a word of held-out documents at the fit's mean topics, by Chib's method: word after word, so on a CPU."""
+    """log p(w) a word of held-out documents at the mean topics of a chain, by Chib's method (on a CPU: it is serial)."""
     import jax
 
     from topiczoo.diagnostics.evidence import chib
 
     with jax.default_device(jax.devices("cpu")[0]):
-        found = chib(fit.mean("beta"), 0.1, corpus, num_sweeps=10, num_burn=20, repeats=1)
+        found = chib(fit.means["beta"][0], 0.1, corpus, num_sweeps=10, num_burn=20, repeats=1)
     return float(found.log_likelihood.sum() / corpus.lengths.sum())
 
 
