@@ -59,7 +59,8 @@ def gibbs(
     Notes
     -----
     A site is drawn from its exact conditional where the story's density allows one (``fit.info["blocks"]`` says what
-    served which site); every other continuous site is drawn by NUTS given the rest.
+    served which site); every other continuous site is drawn by NUTS given the rest. Topics above a response are proposed by
+    the words' part of their conditional and accepted by the response's.
     """
     reading = read(story, corpus, y, arguments)
     check_counts(num_warmup=num_warmup, num_samples=num_samples, num_chains=num_chains, thinning=thinning)
