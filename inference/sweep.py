@@ -62,7 +62,7 @@ class Lanes(NamedTuple):
 
     counts: jax.Array  # [topics, width]
     predictors: tuple[jax.Array, ...] = ()  # zbar @ eta, each [width, ...]
-    log_response: jax.Array | None = None  # of the topics as they are before a token is taken out, [width]
+    log_response: Any = None  # of the topics as they are before a token is taken out, [width]
 
 
 class BlockSweep:
