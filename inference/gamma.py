@@ -21,18 +21,25 @@ def log_gamma(key: jax.Array, shape: jax.Array) -> jax.Array:
     uniform, normal, boost = _uniforms(key, 3, flat)
     log_v, accepted = _propose(normal, uniform, d)
 
-    # Rejected elements (under 5%) are gathered and proposed again, at most `room` of them in a round.
+    # Rejected elements (under 5%) are gathered, at most `room` of them, and proposed until all are accepted.
     room = max(min(flat.size, 256), flat.size // 16)
 
-    def again(carry: tuple) -> tuple:
+    def gathered(carry: tuple) -> tuple:
         turn, log_v, accepted = carry
         (index,) = jnp.nonzero(~accepted, size=room, fill_value=flat.size)
-        uniform, normal = _uniforms(jax.random.fold_in(key, turn), 2, index)
-        new, ok = _propose(normal, uniform, d.at[index].get(mode="clip"))
-        log_v = log_v.at[index].set(jnp.where(ok, new, log_v.at[index].get(mode="clip")), mode="drop")
-        return turn + 1, log_v, accepted.at[index].set(ok, mode="drop")
+        own = d.at[index].get(mode="clip")
 
-    _, log_v, _ = jax.lax.while_loop(lambda carry: ~carry[2].all(), again, (1, log_v, accepted))
+        def again(carry: tuple) -> tuple:
+            turn, found, done = carry
+            uniform, normal = _uniforms(jax.random.fold_in(key, turn), 2, index)
+            new, ok = _propose(normal, uniform, own)
+            return turn + 1, jnp.where(done, found, new), done | ok
+
+        start = turn, jnp.zeros_like(own), index == flat.size
+        turn, found, _ = jax.lax.while_loop(lambda carry: ~carry[2].all(), again, start)
+        return turn, log_v.at[index].set(found, mode="drop"), accepted.at[index].set(True, mode="drop")
+
+    _, log_v, _ = jax.lax.while_loop(lambda carry: ~carry[2].all(), gathered, (1, log_v, accepted))
     log_boost = jnp.where(small, jnp.log(boost) / jnp.where(small, flat, 1.0), 0.0)
     return (jnp.log(d) + log_v + log_boost).reshape(jnp.shape(shape))
 
