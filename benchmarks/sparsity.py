@@ -10,7 +10,7 @@ ratings: film reviews (Pang & Lee 2005), ratings in standard units. The corpora 
 Three methods: sstm; dense, the same story with normal coefficients; and the pipeline, LDA by Gibbs sampling followed by an
 L1 penalty (logistic regression, lasso) on the documents' topics. sstm and dense are cut down by fit.select("projection"),
 the pipeline by its penalty, which runs down until more coefficients are not 0. All have an intercept beside the
-coefficients counted; sstm without one is shown as well. Each method runs three chains, and for each number of coefficients
+coefficients counted; sstm without one is shown as well. Each method runs four chains, and for each number of coefficients
 the chain counts whose coefficients predict the training half best (as fit.select does). Every method's priors are chosen
 among the same candidates on a fifth of the training half, by its own error at 15% sparsity (60% for ratings), anew for each
 seed and with the first number of topics asked for.
@@ -32,13 +32,13 @@ PACKAGES = ("topiczoo", "jax", "numpyro", "scikit-learn")
 METHODS = ("sstm", "pipeline", "dense")
 TOPICS = {"bbc": (50, 10, 30, 100), "ratings": (50, 20, 100)}
 DENSE_TOPICS = (50,)
-CHAINS = 3
+CHAINS = 4
 SPARSITY = {"bbc": (0.1, 0.15), "ratings": (0.6,)}
 PRIORS = {  # candidates: alpha, gamma, and the response's sigma (sstm and dense)
     "bbc": ((0.1, 0.1, 0.2), (0.01, 2.0, 0.2)),
     "ratings": ((0.1, 0.05, None), (0.1, 0.5, None)),
 }
-SWEEPS = {"choice": (60, 20), "whole": (100, 30)}
+WARMUP, SAMPLES = 100, 30
 
 
 def load(folder, task):
@@ -56,7 +56,7 @@ def load(folder, task):
     return Corpus.from_counts(counts, vocabulary), y
 
 
-def fit_supervised(method, corpus, y, task, topics, prior, sweeps, seed):
+def fit_supervised(method, corpus, y, task, topics, prior, seed):
     from topiczoo import inference, models
 
     alpha, gamma, sigma = prior
@@ -64,7 +64,7 @@ def fit_supervised(method, corpus, y, task, topics, prior, sweeps, seed):
     settings |= {"prior": "dense"} if method == "dense" else {}
     return inference.gibbs(
         models.sstm, corpus, y, response="probit" if task == "bbc" else "normal", num_topics=topics, alpha=alpha,
-        gamma=gamma, sigma=sigma, num_warmup=sweeps[0], num_samples=sweeps[1], num_chains=CHAINS, seed=seed,
+        gamma=gamma, sigma=sigma, num_warmup=WARMUP, num_samples=SAMPLES, num_chains=CHAINS, seed=seed,
         progress_bar=False, **settings,
     )  # fmt: skip
 
@@ -90,9 +90,9 @@ def best_in_training(found):
     return test[training.argmin(0), np.arange(test.shape[1])].tolist()
 
 
-def errors_of_story(method, train, test, task, topics, prior, sweeps, seed):
+def errors_of_story(method, train, test, task, topics, prior, seed):
     """Error by number kept, with an intercept and without."""
-    fit = fit_supervised(method, *train, task, topics, prior, sweeps, seed)
+    fit = fit_supervised(method, *train, task, topics, prior, seed)
     found = {"errors": [], "errors without intercept": []}
     for chain, zbar in mean_topics(fit, (train[0], test[0])):
         for name in found:
@@ -101,7 +101,7 @@ def errors_of_story(method, train, test, task, topics, prior, sweeps, seed):
     return {name: best_in_training(pairs) for name, pairs in found.items()}
 
 
-def errors_of_pipeline(train, test, task, topics, prior, sweeps, seed):
+def errors_of_pipeline(train, test, task, topics, prior, seed):
     """LDA, then an L1 penalty that is relaxed step by step; of each number of coefficients the weakest penalty counts."""
     from sklearn.linear_model import Lasso, LogisticRegression
 
@@ -109,7 +109,7 @@ def errors_of_pipeline(train, test, task, topics, prior, sweeps, seed):
 
     alpha, gamma, _ = prior
     fit = inference.gibbs(
-        models.lda, train[0], num_topics=topics, alpha=alpha, gamma=gamma, num_warmup=sweeps[0], num_samples=sweeps[1],
+        models.lda, train[0], num_topics=topics, alpha=alpha, gamma=gamma, num_warmup=WARMUP, num_samples=SAMPLES,
         num_chains=CHAINS, seed=seed, progress_bar=False,
     )  # fmt: skip
     found = []
@@ -139,20 +139,17 @@ def part(method, data, task, topics, seed, chosen):
         y = (y - y[train].mean()) / y[train].std()
     inner, aside = train[len(train) // 5 :], train[: len(train) // 5]
 
-    def run(kept, left, prior, sweeps):
+    def run(kept, left, prior):
         sets = (corpus[kept], y[kept]), (corpus[left], y[left])
         if method == "pipeline":
-            return errors_of_pipeline(*sets, task, topics, prior, sweeps, seed)
-        return errors_of_story(method, *sets, task, topics, prior, sweeps, seed)
+            return errors_of_pipeline(*sets, task, topics, prior, seed)
+        return errors_of_story(method, *sets, task, topics, prior, seed)
 
     if chosen is None:
         candidates = {prior[:2]: prior for prior in PRIORS[task]}.values() if method == "pipeline" else PRIORS[task]
-        worst = {
-            prior: run(inner, aside, prior, SWEEPS["choice"])["errors"][int(SPARSITY[task][-1] * topics)]
-            for prior in candidates
-        }
+        worst = {prior: run(inner, aside, prior)["errors"][int(SPARSITY[task][-1] * topics)] for prior in candidates}
         chosen = min(worst, key=worst.get)
-    return {"prior": chosen, **run(train, test, tuple(chosen), SWEEPS["whole"])}
+    return {"prior": chosen, **run(train, test, tuple(chosen))}
 
 
 def table(found: pd.DataFrame, task: str) -> str:

@@ -88,7 +88,7 @@ pd.Series(
 # %%
 figure, axis = plt.subplots(figsize=(7, 3))
 for rule in ("largest", "interval", "projection"):
-    errors = fit.select(rule, keep=1).errors(corpus[test], y[test])
+    errors = fit.select(rule, keep=1, chain=chosen.chain).errors(corpus[test], y[test])
     axis.plot(errors["kept"], errors["error"], marker=".", label=rule)
 axis.set(xlabel="topics kept", ylabel="mean squared error", ylim=(0, None))
 axis.legend()
@@ -103,7 +103,7 @@ lda = inference.gibbs(models.lda, corpus[train], **settings)
 shares = lda.transform(corpus[train]), lda.transform(corpus[test])
 lasso = LassoCV(cv=5).fit(shares[0], y[train])
 kept = int((lasso.coef_ != 0).sum())
-errors = fit.select("projection", keep=1, intercept=True).errors(corpus[test], y[test])["error"]
+errors = fit.select("projection", keep=1, intercept=True, chain=chosen.chain).errors(corpus[test], y[test])["error"]
 pd.DataFrame({
     "topics kept": [kept, kept, int(chosen.kept.sum())],
     "error": [np.mean((lasso.predict(shares[1]) - y[test]) ** 2), errors[kept], errors[int(chosen.kept.sum())]],
