@@ -9,6 +9,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from topiczoo.models.uniform import inside_unit
+
 
 def log_gamma(key: jax.Array, shape: jax.Array) -> jax.Array:
     """log of Gamma(shape, 1) draws: Marsaglia & Tsang (2000), exact; in logs because small shapes underflow.
@@ -18,7 +20,7 @@ def log_gamma(key: jax.Array, shape: jax.Array) -> jax.Array:
     flat = jnp.ravel(shape)
     small = flat < 1.0
     d = jnp.where(small, flat + 1.0, flat) - 1.0 / 3.0
-    uniform, normal, boost = _uniforms(key, 3, flat)
+    uniform, normal, boost = inside_unit(key, (3, *flat.shape))  # in one call: each is dear to compile
     log_v, accepted = _propose(normal, uniform, d)
 
     # Rejected elements (under 5%) are gathered, at most `room` of them, and proposed until all are accepted.
@@ -31,7 +33,7 @@ def log_gamma(key: jax.Array, shape: jax.Array) -> jax.Array:
 
         def again(carry: tuple) -> tuple:
             turn, found, done = carry
-            uniform, normal = _uniforms(jax.random.fold_in(key, turn), 2, index)
+            uniform, normal = inside_unit(jax.random.fold_in(key, turn), (2, *index.shape))
             new, ok = _propose(normal, uniform, own)
             return turn + 1, jnp.where(done, found, new), done | ok
 
@@ -42,12 +44,6 @@ def log_gamma(key: jax.Array, shape: jax.Array) -> jax.Array:
     _, log_v, _ = jax.lax.while_loop(lambda carry: ~carry[2].all(), gathered, (1, log_v, accepted))
     log_boost = jnp.where(small, jnp.log(boost) / jnp.where(small, flat, 1.0), 0.0)
     return (jnp.log(d) + log_v + log_boost).reshape(jnp.shape(shape))
-
-
-def _uniforms(key: jax.Array, rows: int, like: jax.Array) -> jax.Array:
-    """Rows of uniform numbers inside (0, 1), all from one call of the generator: each call is dear to compile."""
-    bits = jax.random.bits(key, (rows, *like.shape), jnp.uint32)
-    return ((bits >> 8).astype(jnp.float32) + 0.5) * 2.0**-24
 
 
 def _propose(normal: jax.Array, uniform: jax.Array, d: jax.Array) -> tuple[jax.Array, jax.Array]:

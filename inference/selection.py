@@ -7,9 +7,9 @@ the price of sparsity, error against the number kept, can be looked at before a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -143,7 +143,7 @@ def select(
     chain
         Topics of different chains are different topics, so one chain is summarised: by default the one whose kept topics
         predict the responses of the fitted documents best from their words. (The most probable one would be chosen by its
-        words, next to which a response weighs little.)
+        words, next to which a response weighs little; it is taken where a story observes several responses by name.)
 
     The kept coefficients are those that bring the predictor of the fitted documents closest to what it was with all of them.
     """
@@ -160,12 +160,10 @@ def select(
     elif wanted is None:
         words += " to 95% of the predictor's mean square"
     folding = Folding(fit, fit.corpus, chains=[0])
-    respond, truth = plug_in(folding, 1), np.asarray(codes_of(fit.classes, fit.y), float)
+    topics_of = cache(lambda chain: plug_in_topics(folding, folding.means(chain)))
 
-    def of_chain(chain: int) -> tuple[float, Selection]:
-        values, draws = folding.means(chain), fit.draws[site][chain]
-        topics = plug_in_topics(folding, values)
-        zbar = np.asarray(topics[1], np.float64)
+    def of_chain(chain: int) -> Selection:
+        draws, zbar = fit.draws[site][chain], np.asarray(topics_of(chain)[1], np.float64)
         columns = [
             _Column(zbar, draws.reshape(len(draws), num_topics, -1)[..., c], rule, probability, intercept)
             for c in range(int(np.prod(draws.shape[2:], dtype=int)))
@@ -175,11 +173,19 @@ def select(
         kept = np.stack([column.kept(size) for column, size in zip(columns, sizes, strict=True)], -1)
         chosen = np.stack([column.path[size] for column, size in zip(columns, sizes, strict=True)], -1)
         kept, chosen = kept.reshape(draws.shape[1:]), chosen.reshape(draws.shape[1:])
-        wrong = error(_predict(folding, respond, topics, {**values, site: chosen}), truth)
-        return wrong, Selection(fit, site, chain, words, kept, chosen, draws, path)
+        return Selection(fit, site, chain, words, kept, chosen, draws, path)
 
-    found = [of_chain(c) for c in (range(num_chains) if chain is None else [chain])]
-    return min(found, key=lambda pair: pair[0])[1]
+    if chain is not None or num_chains == 1:
+        return of_chain(chain or 0)
+    if isinstance(fit.y, Mapping):
+        return of_chain(int(fit.statistics["lp"].mean(1).argmax()) if "lp" in fit.statistics else 0)
+    respond, truth = plug_in(folding, 1), np.asarray(fit.y, float)
+
+    def wrong(chosen: Selection) -> float:
+        values = {**folding.means(chosen.chain), site: chosen.coefficients}
+        return error(_predict(folding, respond, topics_of(chosen.chain), values), truth)
+
+    return min(map(of_chain, range(num_chains)), key=wrong)
 
 
 class _Column:
