@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from sklearn.linear_model import lars_path
 
 from topiczoo.corpora import Corpus
 
 from .folding import Folding
 from .labels import codes_of
 from .prediction import LEAST_RESPONSES, Prediction, as_prediction, plug_in, plug_in_topics
+from .projection import Nearness, project, squared, yes_or_no
 
 if TYPE_CHECKING:
     from .fit import Fit
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 RULES = {
     "largest": "the largest posterior means",
     "interval": "central intervals that exclude 0",
-    "projection": "a lasso path from the fit's own predictions",
+    "projection": "steps towards the fit's own predictions",
 }
-SMALL = 1e-6  # ridge of a projection, in units of the topics' mean square: topics nobody uses have no coefficient
+ENOUGH = 0.95  # share of what all topics explain of the fit's own predictions at which "projection" stops by itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,12 +131,12 @@ def select(
     ----------
     rule
         "largest": by absolute posterior mean. "interval": those whose central interval of ``probability`` excludes 0, by
-        mean over deviation. "projection": by the lasso path that runs from nothing to the fit's own predictor, each
-        coefficient's penalty over its posterior mean (decoupled selection, Hahn & Carvalho 2015).
+        mean over deviation. "projection": one after the other, each time the topic that brings the predictions of those
+        chosen nearest to the fit's own (decoupled selection, Hahn & Carvalho 2015, by forward steps).
     keep
         How many topics (a whole number), or which share of them (a number below 1), each output keeps. It may be left out
-        for "interval", which then keeps as many as pass, and for "projection", which then keeps as few as leave 95% of the
-        predictor's mean square.
+        for "interval", which then keeps as many as pass, and for "projection", which then keeps as few as explain 95% of
+        what all topics explain of the fit's own predictions.
     intercept
         Whether topics that are not kept have one number in common in the place of 0. Shares of topics sum to 1, so that
         this is an intercept.
@@ -145,7 +145,8 @@ def select(
         predict the responses of the fitted documents best from their words. (The most probable one would be chosen by its
         words, next to which a response weighs little; it is taken where a story observes several responses by name.)
 
-    The kept coefficients are those that bring the predictor of the fitted documents closest to what it was with all of them.
+    The kept coefficients are those whose predictions of the fitted documents come nearest to what they were with all of
+    them: in probabilities where the response is yes or no, else in the mean square of the predictor.
     """
     if rule not in RULES:
         raise ValueError(f"rule is {rule!r}; choose from {', '.join(map(repr, RULES))}.")
@@ -158,16 +159,17 @@ def select(
     if rule == "interval":
         words = f"central {probability:.0%} intervals that exclude 0" if wanted is None else "mean over deviation"
     elif wanted is None:
-        words += " to 95% of the predictor's mean square"
+        words += f", to {ENOUGH:.0%} of what all topics explain"
     folding = Folding(fit, fit.corpus, chains=[0])
     topics_of = cache(lambda chain: plug_in_topics(folding, folding.means(chain)))
 
     def of_chain(chain: int) -> Selection:
         draws, zbar = fit.draws[site][chain], np.asarray(topics_of(chain)[1], np.float64)
+        near = yes_or_no(folding, folding.means(chain), topics_of(chain)[0], draws, zbar)
         columns = [
-            _Column(zbar, draws.reshape(len(draws), num_topics, -1)[..., c], rule, probability, intercept)
+            _Column(zbar, draws.reshape(len(draws), num_topics, -1)[..., c], near and near[c], rule, probability, intercept)
             for c in range(int(np.prod(draws.shape[2:], dtype=int)))
-        ]
+        ]  # fmt: skip
         path = np.stack([column.path for column in columns], -1).reshape(num_topics + 1, *draws.shape[1:])
         sizes = [column.size if wanted is None else wanted for column in columns]
         kept = np.stack([column.kept(size) for column, size in zip(columns, sizes, strict=True)], -1)
@@ -191,50 +193,26 @@ def select(
 class _Column:
     """The coefficients of one output: an order of the topics, and projections onto the first of them."""
 
-    def __init__(self, zbar: np.ndarray, draws: np.ndarray, rule: str, probability: float, intercept: bool) -> None:
-        self.centre = zbar.mean(0) if intercept else np.zeros(zbar.shape[1])
-        self.zbar, self.rule = zbar - self.centre, rule
-        self.mean, self.deviation = draws.mean(0), draws.std(0)
+    def __init__(
+        self, zbar: np.ndarray, draws: np.ndarray, nearness: Nearness | None, rule: str, probability: float, intercept: bool
+    ) -> None:  # fmt: skip
+        mean, deviation = draws.mean(0), draws.std(0)
         tails = (1 - probability) / 2
         low, high = np.quantile(draws, [tails, 1 - tails], axis=0)
-        self.passes = (low > 0) | (high < 0)
-        self.full = self.zbar @ self.mean
-
-    @cached_property
-    def order(self) -> np.ndarray:
-        if self.rule == "largest":
-            return np.argsort(-np.abs(self.mean), kind="stable")
-        if self.rule == "interval":
-            strength = np.abs(self.mean) / np.maximum(self.deviation, 1e-12)
-            return np.lexsort([-strength, ~self.passes])
-        weight = np.abs(self.mean)
-        active = lars_path(self.zbar * weight, self.full, method="lasso")[1]
-        rest = np.setdiff1d(np.arange(len(weight)), active)
-        return np.concatenate([np.asarray(active, int), rest[np.argsort(-weight[rest], kind="stable")]])
-
-    @cached_property
-    def path(self) -> np.ndarray:
-        """Coefficients of the projections onto the first 0, 1, ... topics of the order."""
-        out = np.zeros((len(self.mean) + 1, len(self.mean)))
-        gram = self.zbar.T @ self.zbar / len(self.zbar)
-        moment = self.zbar.T @ self.full / len(self.zbar)
-        ridge = SMALL * np.diag(gram).mean()
-        for size in range(1, len(self.mean) + 1):
-            chosen = self.order[:size]
-            own = gram[np.ix_(chosen, chosen)] + ridge * np.eye(size)
-            out[size, chosen] = np.linalg.solve(own, moment[chosen] + ridge * self.mean[chosen])
-        return out + (self.centre @ self.mean - out @ self.centre)[:, None]  # the intercept, where there is one
+        passes = (low > 0) | (high < 0)
+        order = None
+        if rule == "largest":
+            order = np.argsort(-np.abs(mean), kind="stable")
+        elif rule == "interval":
+            order = np.lexsort([-np.abs(mean) / np.maximum(deviation, 1e-12), ~passes])
+        self.order, self.path, near = project(zbar, mean, nearness or squared(zbar @ mean), intercept, order)
+        explained = (near - near[0]) / max(near[-1] - near[0], 1e-30)
+        enough = explained >= ENOUGH
+        by_projection = int(np.argmax(enough)) if enough.any() else len(mean)
+        self.size = int(passes.sum()) if rule == "interval" else by_projection  # how many the rule itself would keep
 
     def kept(self, size: int) -> np.ndarray:
-        return np.isin(np.arange(len(self.mean)), self.order[:size])
-
-    @property
-    def size(self) -> int:
-        """How many the rule itself would keep."""
-        if self.rule == "interval":
-            return int(self.passes.sum())
-        left = ((self.full - self.path @ self.zbar.T) ** 2).mean(1) / max((self.full**2).mean(), 1e-30)
-        return int(np.argmax(left <= 0.05)) if (left <= 0.05).any() else len(self.mean)
+        return np.isin(np.arange(len(self.order)), self.order[:size])
 
 
 def _site(fit: Fit, site: str | None) -> str:

@@ -47,8 +47,8 @@ pd.Series(fit.info["blocks"], name="drawn by")
 # %% [markdown]
 # ## 2. Which topics count
 #
-# The default rule runs a lasso from nothing to the fit's own predictions and stops when they are nearly all explained. The
-# kept coefficients are shown with the posterior's mean and interval beside them.
+# The default rule steps from nothing towards the fit's own predictions, a topic at a time, and stops when they are nearly
+# all explained. The kept coefficients are shown with the posterior's mean and interval beside them.
 
 # %%
 chosen = fit.select("projection")

@@ -1,0 +1,103 @@
+"""Coefficients of few topics that stand in for all: least squares, probabilities, and the order of topics."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import log_ndtr, ndtr
+from test_sparse import planted
+
+from topiczoo import inference
+from topiczoo.inference.projection import climb, project, squared
+from topiczoo.models import sstm
+
+
+def probit(share):
+    """Nearness to probabilities under P(1) = Phi(predictor), written by hand."""
+
+    def nearness(f):
+        yes, no = log_ndtr(f), log_ndtr(-f)
+        density = np.exp(-(f**2) / 2) / np.sqrt(2 * np.pi)
+        up, down = density / np.exp(yes), density / np.exp(no)
+        curve = share * up * (f + up) + (1 - share) * down * (down - f)
+        return share * yes + (1 - share) * no, share * up - (1 - share) * down, curve
+
+    return nearness
+
+
+@pytest.fixture
+def shares():
+    return np.random.default_rng(0).dirichlet(np.full(6, 0.3), 200)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_the_nearest_in_the_mean_square_are_least_squares(shares, intercept):
+    mean = np.array([2.0, -1.0, 0.5, 0.0, 0.0, 0.1])
+    order, path, near = project(shares, mean, squared(shares @ mean), intercept)
+    assert sorted(order) == list(range(6)) and (np.diff(near) > -1e-9).all()
+    np.testing.assert_allclose(shares @ path[-1], shares @ mean, atol=1e-3)
+    columns = np.c_[shares[:, order[:2]], np.ones((200, int(intercept)))]
+    best = np.linalg.lstsq(columns, shares @ mean, rcond=None)[0]
+    np.testing.assert_allclose(shares @ path[2], columns @ best, atol=1e-4)
+    assert len(np.unique(np.round(np.delete(path[2], order[:2]), 9))) == 1
+
+
+def test_the_nearest_in_probability_cannot_be_bettered(shares):
+    mean = np.array([2.0, -1.0, 0.5, 0.0, 0.0, 0.1])
+    nearness = probit(ndtr(shares @ mean))
+    _, path, near = project(shares, mean, nearness, False, order=[0, 1, 2, 3, 4, 5])
+    for size in (1, 2, 3):
+        best = minimize(lambda c, size=size: -nearness(shares[:, :size] @ c)[0].mean(), np.zeros(size), tol=1e-10)
+        np.testing.assert_allclose(near[size], -best.fun, atol=1e-6)
+        np.testing.assert_allclose(path[size, :size], best.x, atol=1e-2)
+    assert (np.diff(near) > -1e-7).all()
+
+
+def test_the_first_step_is_the_topic_that_explains_most(shares):
+    """All topics tried one by one."""
+    for seed in range(5):
+        mean = np.random.default_rng(seed).normal(size=6) * 3
+        nearness = probit(ndtr(shares @ mean))
+        order, _, near = project(shares, mean, nearness, True)
+        alone = []
+        for k in range(6):
+            columns = np.c_[np.ones(200), shares[:, k]]
+            alone.append(nearness(columns @ climb(columns, nearness, np.zeros(2)))[0].mean())
+        assert near[1] > np.sort(alone)[-2] - 1e-9, (order[0], alone)
+
+
+def test_probabilities_of_zero_and_one_and_unused_topics_stay_finite(shares):
+    unused = np.c_[shares, np.zeros(200)]
+    mean = np.array([50.0, -50.0, 0.0, 0.0, 0.0, 0.0, 7.0])
+    nearness = probit((unused @ mean > 0).astype(float))
+    with np.errstate(all="ignore"):
+        _, path, near = project(unused, mean, nearness, True)
+    assert np.isfinite(path).all() and np.isfinite(near).all()
+    assert np.mean((unused @ path[2] > 0) == (unused @ mean > 0)) > 0.95
+
+
+def test_a_yes_or_no_response_is_projected_in_the_storys_own_probabilities():
+    corpus, y = planted()
+    fit = inference.gibbs(sstm, corpus, (y > 0).astype(float), response="probit", sigma=0.5, num_topics=5, num_chains=1,
+                          num_warmup=100, num_samples=30, progress_bar=False)  # fmt: skip
+    chosen = fit.select("projection", keep=5)
+    zbar = np.asarray(_mean_topics(fit))
+    share = ndtr(zbar @ fit.draws["eta"][0].T / 0.5).mean(1)
+
+    def near(coefficients):
+        f = zbar @ coefficients / 0.5
+        return np.mean(share * log_ndtr(f) + (1 - share) * log_ndtr(-f))
+
+    for size in (1, 2, 5):
+        for k in np.flatnonzero(chosen.path[size]):
+            for move in (-0.02, 0.02):
+                moved = chosen.path[size].copy()
+                moved[k] += move
+                assert near(moved) < near(chosen.path[size]) + 1e-5
+
+
+def _mean_topics(fit):
+    from topiczoo.inference.folding import Folding
+    from topiczoo.inference.prediction import plug_in_topics
+
+    folding = Folding(fit, fit.corpus, chains=[0])
+    return plug_in_topics(folding, folding.means(0))[1]
