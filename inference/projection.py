@@ -83,7 +83,7 @@ def yes_or_no(folding: Folding, values: dict, theta: Any, draws: np.ndarray, zba
 
 
 def project(
-    zbar: np.ndarray, mean: np.ndarray, nearness: Nearness, intercept: bool, order: Sequence[int] | None = None
+    zbar: np.ndarray, mean: np.ndarray, nearness: Nearness, intercept: bool, order: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The nearest coefficients of 0, 1, ... topics: the order, coefficients [topics + 1, topics], nearness [topics + 1].
 
@@ -103,7 +103,7 @@ def project(
         value, slope, curve = nearness(inside @ found)
         near[size] = value.mean()
         if size < num_topics:
-            after = int(_promise(zbar, inside, slope, curve, chosen).argmax()) if order is None else order[size]
+            after = int(_promise(zbar, inside, slope, curve, chosen).argmax()) if order is None else int(order[size])
             chosen.append(after)
             columns[:, first + size] = zbar[:, after]
             found = np.append(found, mean[after])

@@ -166,10 +166,11 @@ def select(
     def of_chain(chain: int) -> Selection:
         draws, zbar = fit.draws[site][chain], np.asarray(topics_of(chain)[1], np.float64)
         near = yes_or_no(folding, folding.means(chain), topics_of(chain)[0], draws, zbar)
+        outputs = np.moveaxis(draws.reshape(len(draws), num_topics, -1), -1, 0)
         columns = [
-            _Column(zbar, draws.reshape(len(draws), num_topics, -1)[..., c], near and near[c], rule, probability, intercept)
-            for c in range(int(np.prod(draws.shape[2:], dtype=int)))
-        ]  # fmt: skip
+            _Column(zbar, own, nearness, rule, probability, intercept)
+            for own, nearness in zip(outputs, near or [None] * len(outputs), strict=True)
+        ]
         path = np.stack([column.path for column in columns], -1).reshape(num_topics + 1, *draws.shape[1:])
         sizes = [column.size if wanted is None else wanted for column in columns]
         kept = np.stack([column.kept(size) for column, size in zip(columns, sizes, strict=True)], -1)

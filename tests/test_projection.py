@@ -44,7 +44,7 @@ def test_the_nearest_in_the_mean_square_are_least_squares(shares, intercept):
 def test_the_nearest_in_probability_cannot_be_bettered(shares):
     mean = np.array([2.0, -1.0, 0.5, 0.0, 0.0, 0.1])
     nearness = probit(ndtr(shares @ mean))
-    _, path, near = project(shares, mean, nearness, False, order=[0, 1, 2, 3, 4, 5])
+    _, path, near = project(shares, mean, nearness, False, order=np.arange(6))
     for size in (1, 2, 3):
         best = minimize(lambda c, size=size: -nearness(shares[:, :size] @ c)[0].mean(), np.zeros(size), tol=1e-10)
         np.testing.assert_allclose(near[size], -best.fun, atol=1e-6)
