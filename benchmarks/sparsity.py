@@ -38,7 +38,7 @@ PRIORS = {  # candidates: alpha, gamma, and the response's sigma (sstm and dense
     "bbc": ((0.1, 1.0, 0.05), (0.03, 2.0, 0.05)),
     "ratings": ((0.1, 0.05, None), (0.1, 0.5, None)),
 }
-WARMUP, SAMPLES = 170, 30
+WARMUP, SAMPLES = 140, 30
 
 
 def load(folder, task):

@@ -312,8 +312,7 @@ class _Block(NamedTuple):
         slope, curve, bend = slopes(self.summed, old.mean, old.covariance)
         square = curve / length**2
         target = slope / length - 2 * jnp.einsum("cew,ew->cw", square, old.mean)
-        newton = jnp.eye(eta.shape[1]) - jnp.einsum("cew,efw->wcf", bend, old.covariance)
-        move = jnp.linalg.solve(newton, (target - old.linear).T[..., None])[..., 0].T
+        move = against(jnp.einsum("cew,efw->cfw", bend, old.covariance), target - old.linear)
         linear = old.linear + move
         tilt = eta @ linear + jnp.einsum("kc,cew,ke->kw", eta, square, eta)
         new = self.evaluate(self.prior + old.tokens, old.tilt + size * (tilt - old.tilt), old.linear + size * move)
@@ -322,6 +321,14 @@ class _Block(NamedTuple):
         kept = jax.tree.map(lambda new, old: jnp.where(better, new, old), new, old)
         size = jnp.where(better, jnp.minimum(2 * size, 1.0), size / 2)
         return i + 1, kept, size, moving & (jnp.where(better, gain, size > SMALLEST_STEP))
+
+
+def against(feedback: jax.Array, change: jax.Array) -> jax.Array:
+    """(I - feedback)^-1 change of each document, [C, width]; feedback is [C, C, width]."""
+    if len(change) == 1:
+        return change / (1 - feedback[0])
+    newton = jnp.eye(len(change)) - jnp.moveaxis(feedback, -1, 0)
+    return jnp.linalg.solve(newton, change.T[..., None])[..., 0].T
 
 
 def slopes(expected: Callable, mean: jax.Array, covariance: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
