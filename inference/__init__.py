@@ -3,6 +3,12 @@
 if not __name__.startswith("topiczoo."):
     raise ImportError(f"Import topiczoo.{__name__}; plain {__name__} would be a second copy of it.")
 
+import jax
+
+# NVIDIA's cards multiply float32 matrices with 11 binary digits unless told otherwise: bounds and Cholesky roots break down
+if getattr(jax.config, "jax_default_matmul_precision", None) is None:
+    jax.config.update("jax_default_matmul_precision", "float32")
+
 from .cross_validation import cross_predict
 from .fit import Fit
 from .gibbs_engine import gibbs

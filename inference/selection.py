@@ -7,7 +7,7 @@ the price of sparsity, error against the number kept, can be looked at before a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -165,7 +165,9 @@ def select(
 
     def of_chain(chain: int) -> Selection:
         draws, zbar = fit.draws[site][chain], np.asarray(topics_of(chain)[1], np.float64)
-        near = yes_or_no(folding, folding.means(chain), topics_of(chain)[0], draws, zbar)
+        near: Sequence[Nearness | None] | None = yes_or_no(
+            folding, folding.means(chain), topics_of(chain)[0], draws, zbar
+        )
         outputs = np.moveaxis(draws.reshape(len(draws), num_topics, -1), -1, 0)
         columns = [
             _Column(zbar, own, nearness, rule, probability, intercept)

@@ -20,7 +20,7 @@ PACKAGE_FOLDERS = {name: ROOT / folder for name, folder in PYPROJECT["tool"]["se
 def python(code, cwd, **environment):
     """Run code in a fresh interpreter; a variable given as None is removed from its environment."""
     env = {k: v for k, v in {**os.environ, **environment}.items() if v is not None}
-    return subprocess.run([sys.executable, "-c", code], cwd=cwd, env=env, capture_output=True, text=True)
+    return subprocess.run([sys.executable, "-c", code], cwd=cwd, env=env, capture_output=True, text=True, timeout=300)
 
 
 def output_of(code, cwd, **environment):
@@ -84,6 +84,34 @@ def test_the_users_number_of_host_devices_stands(tmp_path):
     flags = "--xla_force_host_platform_device_count=3"
     assert output_of(DEVICES, tmp_path, XLA_FLAGS=flags, JAX_NUM_CPU_DEVICES=None) == "3"
     assert output_of(DEVICES, tmp_path, XLA_FLAGS=None, JAX_NUM_CPU_DEVICES="3") == "3"
+
+
+BATCHES = """
+import topiczoo, jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, PartitionSpec
+
+matrices = jnp.asarray(np.eye(20) + 0.01 * np.random.default_rng(0).normal(size=(2, 256, 20, 20)), jnp.float32)
+mesh, split = Mesh(np.asarray(jax.devices()), ("shards",)), PartitionSpec("shards")
+
+def solve(matrices):
+    step = lambda i, x: jnp.linalg.solve(matrices[0], x) * 0.5 + 1.0
+    return jax.lax.fori_loop(0, 3000, step, jnp.ones((256, 20, 1)))[None]
+
+program = jax.jit(jax.shard_map(solve, mesh=mesh, in_specs=split, out_specs=split, check_vma=False))
+print(sum(bool(np.isfinite(program(matrices)).all()) for _ in range(6)))
+"""
+
+
+@pytest.mark.slow
+def test_devices_that_all_solve_batches_of_small_matrices_do_not_wait_for_each_other(tmp_path):
+    flags = "--xla_force_host_platform_device_count=2"
+    assert output_of(BATCHES, tmp_path, XLA_FLAGS=flags, PJRT_NPROC=None).strip() == "6"
+
+
+def test_matrices_are_multiplied_in_whole_float32_unless_the_user_says_otherwise(tmp_path):
+    code = "import jax, topiczoo.inference; print(jax.config.jax_default_matmul_precision)"
+    assert output_of(code, tmp_path, JAX_DEFAULT_MATMUL_PRECISION=None).strip() == "float32"
+    assert output_of(code, tmp_path, JAX_DEFAULT_MATMUL_PRECISION="bfloat16").strip() == "bfloat16"
 
 
 def test_version_is_the_projects():
