@@ -51,19 +51,17 @@ def yes_or_no(folding: Folding, values: dict, theta: Any, draws: np.ndarray, zba
 
     def log_probability(data: tuple, predictor: jax.Array, yes: float) -> jax.Array:
         corpus, values = data
-        trace = run(reading.story, corpus, None, values, Answer(answer.zbar, predictors=[predictor]), prior=True)
+        trace = run(reading.story, corpus, None, values, Answer(predictors=[predictor]), prior=True)
         return unwrapped(trace[name]["fn"]).log_prob(jnp.full(shape, yes))
 
     @jax.jit
     def parts(data: tuple, predictor: jax.Array, share: jax.Array) -> tuple[jax.Array, ...]:
-        ones = jnp.ones(shape)
-
         def near(predictor: jax.Array) -> jax.Array:
             yes, no = (log_probability(data, predictor, told) for told in (1.0, 0.0))
             return jnp.where(share > 0, share * yes, 0.0) + jnp.where(share < 1, (1 - share) * no, 0.0)
 
-        slope = lambda predictor: jax.jvp(near, (predictor,), (ones,))[1]  # noqa: E731
-        return near(predictor), *jax.jvp(slope, (predictor,), (ones,))
+        slope = jax.grad(lambda predictor: near(predictor).sum())
+        return near(predictor), *jax.jvp(slope, (predictor,), (jnp.ones(shape),))
 
     data = corpus, values
     probability = jax.jit(lambda data, predictor: jnp.exp(log_probability(data, predictor, 1.0)))
