@@ -190,5 +190,5 @@ def test_the_report_shows_which_topics_count(tmp_path):
     corpus, y = planted()
     fit = inference.gibbs(sstm, corpus, y, num_topics=10, **QUICK)
     page = report(fit, tmp_path / "report.html", progress_bar=False).read_text()
-    assert "Which topics count" in page and "coefficients of chain 0 are kept, by steps towards" in page
+    assert "Which topics count" in page and "of 10 coefficients of chain 0 are kept, by steps" in page
     assert "Error by topics kept." in page
