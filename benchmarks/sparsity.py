@@ -31,14 +31,14 @@ from scipy import sparse
 PACKAGES = ("topiczoo", "jax", "numpyro", "scikit-learn")
 METHODS = ("sstm", "pipeline", "dense")
 TOPICS = {"bbc": (50, 10, 30, 100), "ratings": (50, 20, 100)}
-DENSE_TOPICS = (50,)
+DENSE_TOPICS = {"bbc": (50,), "ratings": (50, 20, 100)}
 CHAINS = 2
 SPARSITY = {"bbc": (0.1, 0.15), "ratings": (0.6,)}
 PRIORS = {  # candidates: alpha, gamma, and the response's sigma (sstm and dense)
     "bbc": ((0.1, 1.0, 0.05), (0.03, 2.0, 0.05)),
     "ratings": ((0.1, 0.05, None), (0.1, 0.5, None)),
 }
-WARMUP, SAMPLES = 140, 30
+SWEEPS = {"bbc": (140, 30), "ratings": (300, 60)}  # warmup and kept, of each chain
 
 
 def load(folder, task):
@@ -56,6 +56,10 @@ def load(folder, task):
     return Corpus.from_counts(counts, vocabulary), y
 
 
+def sweeps(task):
+    return dict(zip(("num_warmup", "num_samples"), SWEEPS[task], strict=True))
+
+
 def fit_supervised(method, corpus, y, task, topics, prior, seed):
     from topiczoo import inference, models
 
@@ -64,8 +68,7 @@ def fit_supervised(method, corpus, y, task, topics, prior, seed):
     settings |= {"prior": "dense"} if method == "dense" else {}
     return inference.gibbs(
         models.sstm, corpus, y, response="probit" if task == "bbc" else "normal", num_topics=topics, alpha=alpha,
-        gamma=gamma, sigma=sigma, num_warmup=WARMUP, num_samples=SAMPLES, num_chains=CHAINS, seed=seed,
-        progress_bar=False, **settings,
+        gamma=gamma, sigma=sigma, **sweeps(task), num_chains=CHAINS, seed=seed, progress_bar=False, **settings,
     )  # fmt: skip
 
 
@@ -109,8 +112,8 @@ def errors_of_pipeline(train, test, task, topics, prior, seed):
 
     alpha, gamma, _ = prior
     fit = inference.gibbs(
-        models.lda, train[0], num_topics=topics, alpha=alpha, gamma=gamma, num_warmup=WARMUP, num_samples=SAMPLES,
-        num_chains=CHAINS, seed=seed, progress_bar=False,
+        models.lda, train[0], num_topics=topics, alpha=alpha, gamma=gamma, **sweeps(task), num_chains=CHAINS, seed=seed,
+        progress_bar=False,
     )  # fmt: skip
     found = []
     for _, zbar in mean_topics(fit, (train[0], test[0])):
@@ -216,14 +219,14 @@ def main() -> None:
     for seed in map(int, arguments.seeds.split(",")):
         for method in arguments.methods.split(","):
             chosen = None
-            for number in topics if method != "dense" else DENSE_TOPICS:
+            for number in topics if method != "dense" else [k for k in topics if k in DENSE_TOPICS[task]]:
                 seen = arguments.into.read_text().splitlines() if arguments.into and arguments.into.exists() else []
                 done = {(r["task"], r["method"], r["topics"], r["seed"]): r["prior"] for r in map(json.loads, seen)}
                 if (task, method, number, seed) in done:
                     chosen = chosen or tuple(done[task, method, number, seed])
                     continue
                 if method == "dense":
-                    chosen = done.get((task, "sstm", number, seed))
+                    chosen = next((p for (t, m, _, s), p in done.items() if (t, m, s) == (task, "sstm", seed)), None)
                 began = time.perf_counter()
                 row = {"task": task, "method": method, "topics": number, "seed": seed}
                 row |= part(method, data, task, number, seed, chosen)

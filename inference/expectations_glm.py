@@ -34,6 +34,7 @@ from .expectations import refuse
 from .expectations_words import Chunk, PairBlocks, Weighed, out_of_logs, phi_at
 from .marginal import sigma_points
 from .reading import ZBAR, Answer, Reading, run, total
+from .small_matrices import solve
 from .special import digamma, gammaln
 from .sweep import CHUNK, look_up, over_shards, room, topics_of_terms, with_margin
 
@@ -328,7 +329,7 @@ def against(feedback: jax.Array, change: jax.Array) -> jax.Array:
     if len(change) == 1:
         return change / (1 - feedback[0])
     newton = jnp.eye(len(change)) - jnp.moveaxis(feedback, -1, 0)
-    return jnp.linalg.solve(newton, change.T[..., None])[..., 0].T
+    return jax.vmap(solve)(newton, change.T).T
 
 
 def slopes(expected: Callable, mean: jax.Array, covariance: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:

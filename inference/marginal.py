@@ -34,6 +34,7 @@ from numpyro.primitives import Messenger
 from topiczoo.models.vocabulary import Zbar
 
 from .reading import ZBAR, Answer, Reading, log_prob, run
+from .small_matrices import cholesky
 
 FLOOR = 1e-30  # of a word's probability, so that float32 can hold the slope of its logarithm
 AVERAGES = {
@@ -286,7 +287,7 @@ def sigma_points(mean: jax.Array, covariance: jax.Array, nodes: int) -> tuple[ja
         return mean + jnp.asarray(at, mean.dtype)[:, None, None] * step, jnp.log(hermite / hermite.sum())
     kappa = max(0, 3 - size)
     jitter = 1e-10 + 1e-5 * jnp.trace(covariance, axis1=-2, axis2=-1) / size
-    root = jnp.linalg.cholesky(covariance + jitter[:, None, None] * jnp.eye(size))
+    root = cholesky(covariance + jitter[:, None, None] * jnp.eye(size))
     steps = jnp.sqrt(size + kappa) * jnp.moveaxis(root, -1, 0)  # columns first, [C, D, C]
     centre = [mean[None]] if kappa else []
     weights = [kappa / (size + kappa)] * bool(kappa) + [0.5 / (size + kappa)] * 2 * size

@@ -23,8 +23,8 @@ def _one_host_device_per_core() -> None:
     first array is made and never again, so it is set here, before anything in this package imports jax.
 
     XLA's threads are as many as the devices. When all of them are inside a batch of small matrices (LAPACK),
-    each waits for a thread to help it, and none is left: the program stands still for ever. One more helps, but a
-    device with several such batches at a time can still stop.
+    each waits for a thread to help it, and none is left: the program stands still for ever. One more keeps a
+    story with a batch of its own going (the engines' shards have none: ``inference.small_matrices``).
     """
     flag = "--xla_force_host_platform_device_count"
     flags = os.environ.get("XLA_FLAGS", "")
