@@ -1,35 +1,27 @@
-"""Auxiliary variables that make a density normal in its location, and the block that draws coefficients with their help.
+"""Auxiliary variables that make a density normal in its location.
 
 A family is augmented if its density, as a function of some x that is linear in the coefficients, is the mean over an
 auxiliary variable a of exp(linear x - precision x^2 / 2) times what does not depend on x. Then, with a drawn given x, the
-coefficients are normal. a is drawn anew right before the coefficients and forgotten right after: every other block sees the
-story's own density. (A sampler that kept a while topics move, and only then drew coefficients, would not be valid: it would
-draw them from a law that belongs to other topics; see van Dyk & Park 2008.)
-
-It serves responses (logit, probit, classes, heavy tails) and priors (Laplace, Student's t, spike and slab) alike.
+coefficients are normal (:mod:`.augmented_block`). It serves responses (logit, probit, classes, heavy tails, margins) and
+priors (Laplace, Student's t, spike and slab) alike.
 
 Families are looked up in ``AUGMENTED``; add yours there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import numpyro.distributions as dist
-from jax.flatten_util import ravel_pytree
 from jax.scipy.special import log_ndtr
 
 from topiczoo.models.distributions import BernoulliProbit, InverseGaussian
+from topiczoo.models.margins import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgainstAll
 from topiczoo.models.truncated import positive_normal
 
-from .assignments import Assigned
-from .blocks import MAX_GAUSSIAN, Block, Few
 from .polya_gamma import polya_gamma
-from .reading import Reading, run, total, unwrapped
 
 MOST_PRECISE = 1e25  # of a coefficient at zero: beyond, squares leave float32
 
@@ -203,6 +195,89 @@ class NormalParts(Augmentation):
         return jnp.take_along_axis(self._logits(fn, value), auxiliary[..., None], -1)[..., 0]
 
 
+class Margin(Augmentation):
+    """Hinges exp(-weight max(0, zeta)) with zeta = slope x + offset (Polson & Scott 2011); the variable drawn is 1 / lambda.
+
+    With c = weight / 2, exp(-2 c max(0, zeta)) is the integral of N(-c zeta; lambda, lambda) over lambda from 0.
+    A family may be a product of several hinges, which stand side by side in a leading axis.
+    """
+
+    def hinges(self, fn: Any, value: jax.Array, column: Any) -> tuple[jax.Array, jax.Array]:
+        """Slope and offset of each hinge, [hinges, ...]."""
+        raise NotImplementedError
+
+    def _zeta(self, fn: Any, value: jax.Array, column: Any) -> jax.Array:
+        slope, offset = self.hinges(fn, value, column)
+        x = self.location(fn, value)
+        return slope * (x[..., column] if self.columns else x) + offset
+
+    def draw(self, key: jax.Array, fn: Any, value: jax.Array, column: Any) -> jax.Array:
+        distance = fn.weight / 2 * jnp.abs(self._zeta(fn, value, column))
+        return InverseGaussian(1 / distance, 1.0, validate_args=False).sample(key)
+
+    def quadratic(self, auxiliary: jax.Array, fn: Any, value: jax.Array, column: Any) -> Quadratic:
+        slope, offset = self.hinges(fn, value, column)
+        half = fn.weight / 2
+        precision = jnp.minimum(half * auxiliary * half, MOST_PRECISE)
+        return Quadratic((-slope * (half + offset * precision)).sum(0), precision.sum(0))
+
+    def log_auxiliary(self, auxiliary: jax.Array, fn: Any, value: jax.Array, column: Any) -> jax.Array:
+        distance = fn.weight / 2 * jnp.abs(self._zeta(fn, value, column))
+        return (distance - auxiliary * distance**2 / 2).sum(0)
+
+
+class TubeMargin(Margin):
+    """Epsilon-insensitive: a hinge above and a hinge below."""
+
+    def location(self, fn: Any, value: jax.Array) -> jax.Array:
+        return jnp.broadcast_to(fn.loc, fn.batch_shape)
+
+    def hinges(self, fn: Any, value: jax.Array, column: Any) -> tuple[jax.Array, jax.Array]:
+        sides = jnp.array([-1.0, 1.0]).reshape(2, *[1] * jnp.ndim(value))
+        return sides, -sides * value - fn.epsilon
+
+
+class BinaryMargin(Margin):
+    """Two classes."""
+
+    def location(self, fn: Any, value: jax.Array) -> jax.Array:
+        return fn.score
+
+    def hinges(self, fn: Any, value: jax.Array, column: Any) -> tuple[jax.Array, jax.Array]:
+        slope = (1 - 2.0 * value)[None]
+        return slope, jnp.broadcast_to(fn.cost, slope.shape)
+
+
+class OneAgainstAllMargin(Margin):
+    """Each class has a hinge of its own."""
+
+    columns = True
+
+    def location(self, fn: Any, value: jax.Array) -> jax.Array:
+        return fn.scores
+
+    def hinges(self, fn: Any, value: jax.Array, column: Any) -> tuple[jax.Array, jax.Array]:
+        slope = jnp.where(value == column, -1.0, 1.0)[None]
+        return slope, jnp.broadcast_to(fn.cost, slope.shape)
+
+
+class MultiClassMargin(OneAgainstAllMargin):
+    """Crammer & Singer: in one class's score x alone the loss is a constant plus a hinge.
+
+    Where y is the class, the loss is max(0, cost + best other score - x). Elsewhere it is at least ``least``, the loss
+    without the class, and the hinge is what x adds to it.
+    """
+
+    def hinges(self, fn: Any, value: jax.Array, column: Any) -> tuple[jax.Array, jax.Array]:
+        classes = jnp.arange(fn.scores.shape[-1])
+        own = jnp.take_along_axis(fn.scores, value[..., None], -1)[..., 0]
+        others = jnp.where(classes == column, -jnp.inf, fn.scores)
+        least = (jnp.where(classes == value[..., None], 0.0, fn.cost) + others).max(-1) - own
+        hit = value == column
+        slope = jnp.where(hit, -1.0, 1.0)
+        return slope[None], (fn.cost + jnp.where(hit, others.max(-1), -own - least))[None]
+
+
 AUGMENTED: dict[type, Augmentation] = {
     dist.BernoulliLogits: Logistic(),
     dist.BinomialLogits: Logistic(),
@@ -211,163 +286,8 @@ AUGMENTED: dict[type, Augmentation] = {
     dist.StudentT: HeavyTail(),
     dist.Laplace: DoubleExponential(),
     dist.MixtureSameFamily: NormalParts(),
+    EpsilonInsensitive: TubeMargin(),
+    Hinge: BinaryMargin(),
+    MultiClassHinge: MultiClassMargin(),
+    OneAgainstAll: OneAgainstAllMargin(),
 }
-
-
-class Auxiliary(NamedTuple):
-    """The auxiliary variables of one column, site by site."""
-
-    column: Any
-    draws: dict[str, jax.Array]
-
-
-class AugmentedBlock(Block):
-    """Sites that are normal given auxiliary variables of priors or responses: one joint draw, or one a class."""
-
-    label = "normal draw given auxiliary variables"
-
-    def __init__(self, model: Callable | None, reading: Reading, sites: Sequence[str]) -> None:
-        super().__init__(model, reading, sites)
-        children = reading.children(sites)
-        self.augmented = {
-            name: AUGMENTED[reading.family(name)] for name in sorted(children) if reading.family(name) in AUGMENTED
-        }
-        self.others = sorted(children - set(self.augmented))
-        classes = any(augmentation.columns for augmentation in self.augmented.values())
-        self.columns = reading.latent[self.sites[0]].shape[-1] if classes else 1
-        self.classes = classes
-
-    def auxiliary(self, key: jax.Array, column: Any, values: dict, corpus: Any, y: Any) -> Auxiliary:
-        trace = self._trace(values, corpus, y)
-        keys = jax.random.split(key, len(self.augmented))
-        draws = {
-            name: augmentation.draw(keys[i], unwrapped(trace[name]["fn"]), trace[name]["value"], column)
-            for i, (name, augmentation) in enumerate(self.augmented.items())
-        }
-        return Auxiliary(column, draws)
-
-    def log_auxiliary(self, auxiliary: Auxiliary, values: dict, corpus: Any, y: Any) -> jax.Array:
-        """log p(auxiliary | all values) up to terms of the auxiliary variables alone."""
-        trace, log_density = self._trace(values, corpus, y), jnp.zeros(())
-        for name, augmentation in self.augmented.items():
-            site, draw = trace[name], auxiliary.draws[name]
-            terms = augmentation.log_auxiliary(draw, unwrapped(site["fn"]), site["value"], auxiliary.column)
-            log_density += jnp.where(_counts(site["fn"], terms), terms, 0.0).sum()
-        return log_density
-
-    def _trace(self, values: dict, corpus: Any, y: Any) -> dict:
-        return run(self.reading.story, corpus, y, values, Assigned(counted=False))
-
-    def _part(self, values: dict, column: Any) -> dict[str, jax.Array]:
-        return {site: values[site][..., column] if self.classes else values[site] for site in self.sites}
-
-    def _whole(self, part: dict[str, jax.Array], values: dict, column: Any) -> dict[str, jax.Array]:
-        if not self.classes:
-            return part
-        return {site: values[site].at[..., column].set(part[site]) for site in self.sites}
-
-    def conditional(
-        self, auxiliary: Auxiliary, values: dict, corpus: Any, y: Any
-    ) -> tuple[dist.MultivariateNormal, Callable]:
-        """The law of one column of the sites given the auxiliary variables."""
-        column = auxiliary.column
-        flat, unravel = ravel_pytree(self._part(values, column))
-
-        def moved(x: jax.Array) -> dict:
-            return {**values, **self._whole(unravel(x), values, column)}
-
-        def prior(x: jax.Array) -> jax.Array:
-            return total(self._trace(moved(x), corpus, y), self.others)
-
-        def locations(x: jax.Array) -> dict[str, jax.Array]:
-            trace = self._trace(moved(x), corpus, y)
-            found = {n: a.location(unwrapped(trace[n]["fn"]), trace[n]["value"]) for n, a in self.augmented.items()}
-            return {n: x[..., column] if self.augmented[n].columns else x for n, x in found.items()}
-
-        origin, slope = jnp.zeros_like(flat), jax.grad(prior)
-        gradient, precision = slope(origin), -jax.jacfwd(slope)(origin)
-        at_origin, design = locations(origin), jax.jacfwd(locations)(origin)
-        trace = self._trace(values, corpus, y)
-        for name, augmentation in self.augmented.items():
-            fn, value = trace[name]["fn"], trace[name]["value"]
-            linear, weight = augmentation.quadratic(auxiliary.draws[name], unwrapped(fn), value, column)
-            counts = _counts(fn, weight)
-            slope_there = jnp.where(counts, linear - weight * at_origin[name], 0.0).ravel()
-            weight = jnp.where(counts, weight, 0.0).ravel()
-            rows = design[name].reshape(-1, flat.size)
-            gradient += rows.T @ slope_there
-            precision += rows.T @ (weight[:, None] * rows)
-        mean = jnp.linalg.solve(precision, gradient)
-        return dist.MultivariateNormal(mean, precision_matrix=precision, validate_args=False), unravel
-
-    def draw(self, key: jax.Array, values: dict, corpus: Any, y: Any) -> tuple[dict, dict]:
-        def one(column: Any, own: dict) -> dict:
-            aside_key, draw_key = jax.random.split(jax.random.fold_in(key, column))
-            now = {**values, **own}
-            auxiliary = self.auxiliary(aside_key, column, now, corpus, y)
-            conditional, unravel = self.conditional(auxiliary, now, corpus, y)
-            return self._whole(unravel(conditional.sample(draw_key)), now, column)
-
-        own = {site: values[site] for site in self.sites}
-        return (jax.lax.fori_loop(0, self.columns, one, own) if self.classes else one(0, own)), {}
-
-    def log_given(self, new: dict, auxiliary: Auxiliary, values: dict, corpus: Any, y: Any) -> jax.Array:
-        """log p(the column of new | auxiliary, all other values)."""
-        conditional, _ = self.conditional(auxiliary, values, corpus, y)
-        return conditional.log_prob(ravel_pytree(self._part(new, auxiliary.column))[0])
-
-    @classmethod
-    def recognise(cls, reading: Reading, sites: Sequence[str], few: Few) -> bool:
-        """Whether the block's law is the story's: by families, then by the ratio test on the few documents."""
-        latent = [reading.latent[site] for site in sites]
-        if any(site.document_axis is not None or site.discrete for site in latent) or reading.drives_words(sites):
-            return False
-        block = cls(None, reading, sites)
-        normal = dist.Normal | dist.MultivariateNormal
-        if not block.augmented or not all(issubclass(reading.family(name), normal) for name in block.others):
-            return False
-        priors = {name: reading.latent[name].prior if name in reading.latent else None for name in block.augmented}
-        if not all(augmentation.serves(priors[name]) for name, augmentation in block.augmented.items()):
-            return False
-        if block.classes and not all(site.shape[-1:] == (block.columns,) for site in latent):
-            return False
-        flat, _ = ravel_pytree(block._part(few.values, 0))
-        if flat.size > MAX_GAUSSIAN:
-            return False
-        found, expected = jax.jit(block._ratios)(few)
-        return np.allclose(found, expected, rtol=1e-3, atol=1e-3 * max(1.0, float(np.abs(expected).max())))
-
-    def _ratios(self, few: Few) -> tuple[jax.Array, jax.Array]:
-        """Log ratios of the law at two places, by the block and by the story, for each column."""
-        data, parts = (few.corpus, few.y), sorted(self.reading.children(self.sites))
-        rng, here = np.random.default_rng(1), few.values
-        other = {site: jnp.asarray(rng.normal(0, 1.5, here[site].shape), jnp.float32) for site in self.sites}
-
-        def of_column(column: jax.Array) -> tuple[jax.Array, jax.Array]:
-            there = self.moved(here, other, column)
-            expected = total(self._trace(there, *data), parts) - total(self._trace(here, *data), parts)
-            return self.log_ratio(column, here, there, *data), expected
-
-        return jax.lax.map(of_column, jnp.arange(self.columns))
-
-    def moved(self, values: dict, other: dict, column: Any) -> dict:
-        """All values with one column of the sites as it is in others."""
-        return {**values, **self._whole(self._part(other, column), values, column)}
-
-    def log_ratio(self, column: Any, here: dict, there: dict, corpus: Any, y: Any) -> jax.Array:
-        """log of p(there | aside) p(aside | here) / p(here | aside) p(aside | there), which must be p(there) / p(here)."""
-        data = corpus, y
-        aside = self.auxiliary(jax.random.key(3), column, here, *data)
-        given = self.log_given(there, aside, here, *data) - self.log_given(here, aside, here, *data)
-        return given - self.log_auxiliary(aside, there, *data) + self.log_auxiliary(aside, here, *data)
-
-
-def _counts(fn: Any, terms: jax.Array) -> jax.Array:
-    """Which elements' density is not masked."""
-    counts = jnp.asarray(True)
-    while (base := getattr(fn, "base_dist", None)) is not None:
-        if isinstance(fn, dist.MaskedDistribution):
-            mask = jnp.asarray(fn._mask)
-            counts = counts & mask.reshape(mask.shape + (1,) * max(terms.ndim - mask.ndim, 0))
-        fn = base
-    return jnp.broadcast_to(counts, terms.shape)

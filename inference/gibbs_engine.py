@@ -18,7 +18,7 @@ from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 
 from .assignments import Assigned
-from .augmentation import AugmentedBlock
+from .augmented_block import AugmentedBlock
 from .blocks import Block, DirichletBlock, GaussianBlock, LabelBlock, ScaleBlock, few
 from .border import check_counts
 from .chains import Schedule, chunk_size, run_chains

@@ -265,7 +265,8 @@ def _response(fn: Any, draw: jax.Array) -> dict[str, jax.Array]:
     if fn.has_enumerate_support and not fn.event_shape:
         classes = fn.enumerate_support(expand=False)
         tried = jnp.broadcast_to(classes, (classes.shape[0], *draw.shape))
-        out["probabilities"] = jnp.exp(jax.vmap(fn.log_prob)(tried)).T
+        # a margin's densities do not sum to 1, those of other classes do
+        out["probabilities"] = jax.nn.softmax(jax.vmap(fn.log_prob)(tried), 0).T
     try:
         # NumPyro's mean of classes, and of a Cauchy, is NaN: the draw stands for it
         out["mean"] = jnp.where(jnp.isnan(fn.mean), draw, jnp.broadcast_to(fn.mean, draw.shape))

@@ -23,7 +23,7 @@ from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 
 from .assignments import count
-from .augmentation import AugmentedBlock
+from .augmented_block import AugmentedBlock
 from .blocks import Block
 from .gibbs_engine import Plan, choose_blocks
 from .reading import Reading, log_prob, read, run

@@ -6,9 +6,14 @@ if not __name__.startswith("topiczoo."):
 from .categorical_mixture import mixture
 from .generalised import slda_glm
 from .latent_dirichlet import lda
+from .margins import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgainstAll
+from .max_margin import medlda
 from .responses import RESPONSES
 from .sparse import COEFFICIENTS, sstm
 from .supervised import slda
 from .vocabulary import draw_bags, draw_words
 
-__all__ = ["COEFFICIENTS", "RESPONSES", "draw_bags", "draw_words", "lda", "mixture", "slda", "slda_glm", "sstm"]
+__all__ = [
+    "COEFFICIENTS", "RESPONSES", "EpsilonInsensitive", "Hinge", "MultiClassHinge", "OneAgainstAll", "draw_bags",
+    "draw_words", "lda", "medlda", "mixture", "slda", "slda_glm", "sstm",
+]  # fmt: skip

@@ -11,7 +11,7 @@ from topiczoo import models
 from topiczoo.corpora import Corpus
 from topiczoo.diagnostics import Calibration, calibrate, geweke
 from topiczoo.inference import Trials, sweep, trials
-from topiczoo.inference.augmentation import AugmentedBlock
+from topiczoo.inference.augmented_block import AugmentedBlock
 from topiczoo.inference.blocks import Block
 
 SHAPE = Corpus.from_counts(

@@ -1,0 +1,185 @@
+"""Margins: their densities, the identity behind their auxiliary variables, and the blocks that use them."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from scipy import integrate, stats
+
+from topiczoo import inference
+from topiczoo.corpora import Corpus
+from topiczoo.inference.augmentation import AUGMENTED
+from topiczoo.models import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgainstAll, draw_words, medlda
+
+NUMBERS = {"regression": {}, "partial": {}}
+CLASSES = {"binary": {}, "classes": {"outputs": 3}, "one_against_all": {"outputs": 3}}
+EVERY = NUMBERS | CLASSES
+FAST = ("binary", "classes")
+
+
+def each(margins):
+    return pytest.mark.parametrize(
+        "margin", [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in margins]
+    )
+
+
+QUICK = {"num_warmup": 40, "num_samples": 40, "num_chains": 1, "progress_bar": False}
+
+
+def planted(margin, num_documents=60, seed=0):
+    """Three topics of six terms each, and responses that follow from the topics."""
+    rng = np.random.default_rng(seed)
+    beta = np.kron(np.eye(3), np.full(6, 1 / 6))
+    theta = rng.dirichlet(np.full(3, 0.2), num_documents)
+    corpus = Corpus.from_counts(np.array([rng.multinomial(40, share @ beta) for share in theta]))
+    if margin in NUMBERS:
+        return corpus, theta @ np.array([1.5, 0.0, -1.5]) + 0.1 * rng.normal(size=num_documents)
+    return corpus, (theta[:, 0] > 0.4).astype(float) if margin == "binary" else theta.argmax(1).astype(float)
+
+
+def loss(name, y, scores, cost, epsilon=0.2):
+    """Each loss as the paper writes it."""
+    if name == "tube":
+        return max(0.0, abs(y - scores) - epsilon)
+    if name == "binary":
+        return max(0.0, cost - (2 * y - 1) * scores)
+    if name == "classes":
+        return max(cost * (c != y) + scores[c] - scores[y] for c in range(len(scores)))
+    return sum(max(0.0, cost - (1 if c == y else -1) * scores[c]) for c in range(len(scores)))
+
+
+@pytest.mark.parametrize(("name", "make"), [("classes", MultiClassHinge), ("one", OneAgainstAll), ("binary", Hinge)])
+def test_a_class_has_the_log_density_of_its_loss_and_the_law_of_its_normalised_density(name, make):
+    rng = np.random.default_rng(0)
+    scores = rng.normal(0, 2, 30) if name == "binary" else rng.normal(0, 2, (30, 4))
+    classes = np.arange(2 if name == "binary" else 4)
+    fn = make(jnp.asarray(scores, jnp.float32), 0.7, 1.5)
+    found = np.stack([np.asarray(fn.log_prob(jnp.full(30, c))) for c in classes], 1)
+    expected = np.array([[-0.7 * loss(name, c, row, 1.5) for c in classes] for row in scores])
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    draws = np.asarray(fn.sample(jax.random.key(0), (20_000,)))
+    share = np.exp(expected) / np.exp(expected).sum(1, keepdims=True)
+    np.testing.assert_allclose([(draws == c).mean(0) for c in classes], share.T, atol=0.02)
+
+
+@pytest.mark.parametrize(("weight", "epsilon"), [(1.0, 0.5), (20.0, 1e-3), (0.3, 0.0)])
+def test_the_tube_is_a_density_and_draws_have_it(weight, epsilon):
+    fn = EpsilonInsensitive(0.3, weight, epsilon)
+    reach = 0.3 + epsilon + 40 / weight
+    whole, _ = integrate.quad(lambda y: np.exp(float(fn.log_prob(y))), 0.6 - reach, reach, points=[0.3], limit=200)
+    np.testing.assert_allclose(whole, 1, rtol=1e-3)
+    draws = np.asarray(fn.sample(jax.random.key(0), (20_000,)), float)
+    np.testing.assert_allclose(draws.var(), fn.variance, rtol=0.1)
+    # beyond epsilon the error is exponential
+    beyond = np.abs(draws - 0.3)[np.abs(draws - 0.3) > epsilon] - epsilon
+    assert stats.kstest(beyond * weight, "expon").pvalue > 1e-4
+    inside = epsilon / (epsilon + 1 / weight)
+    assert abs(1 - len(beyond) / len(draws) - inside) < 4 * np.sqrt(inside * (1 - inside) / len(draws)) + 1e-9
+
+
+@pytest.mark.parametrize("zeta", [-2.0, 0.01, 3.0])
+@pytest.mark.parametrize("weight", [0.4, 2.0, 30.0])
+def test_a_hinge_is_a_normal_averaged_over_its_auxiliary_variable(zeta, weight):
+    c = weight / 2
+
+    def joint(scale):
+        exponent = -((scale + c * zeta) ** 2) / (2 * scale)  # as a share of the hinge, which may be 1e-40
+        return np.exp(exponent + weight * max(0, zeta)) / np.sqrt(2 * np.pi * scale)
+
+    middle = max(c * abs(zeta), 1.0)
+    found = sum(integrate.quad(joint, *ends, limit=400)[0] for ends in ((0, middle), (middle, np.inf)))
+    np.testing.assert_allclose(found, 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("weight", [0.5, 4.0])
+def test_the_auxiliary_variable_has_the_law_that_the_identity_gives(weight):
+    fn, c, zeta = Hinge(jnp.full(20_000, 0.2), weight, 1.0), weight / 2, 0.8
+    draws = AUGMENTED[Hinge].draw(jax.random.key(0), fn, jnp.ones(20_000), 0)[0]
+    # lambda is GIG(1/2, 1, (c zeta)^2)
+    law = stats.geninvgauss(0.5, c * zeta, scale=c * zeta)
+    assert stats.kstest(1 / np.asarray(draws, float), law.cdf).pvalue > 1e-4
+
+
+@each(EVERY)
+def test_every_block_has_the_storys_conditional(margin):
+    corpus, y = planted(margin)
+    y[::9] = np.nan
+    table = inference.check(medlda, corpus, y, margin=margin, num_topics=3, cost=2.0, epsilon=0.1, **EVERY[margin])
+    assert table["passes"].all(), table.to_string()
+    served = table.set_index("sites")["block"]
+    assert served["eta"] == "normal draw given auxiliary variables", table.to_string()
+
+
+@each(CLASSES)
+def test_classes_are_learned_and_predicted(margin):
+    corpus, y = planted(margin, 120)
+    names = np.array(["a", "b", "c"])[y.astype(int)]
+    fit = inference.gibbs(medlda, corpus[:90], names[:90], margin=margin, num_topics=4, **EVERY[margin], **QUICK)
+    found = fit.predict(corpus[90:], most_draws=20)
+    assert np.mean(found.label == names[90:]) > 0.85
+    np.testing.assert_allclose(found.probabilities.sum(1), 1, rtol=1e-4)
+    assert np.mean(fit.predict(corpus[90:], rule="plug-in").label == names[90:]) > 0.85
+
+
+@each(NUMBERS)
+def test_numbers_are_learned_and_predicted(margin):
+    corpus, y = planted(margin, 120)
+    fit = inference.gibbs(medlda, corpus[:90], y[:90], margin=margin, num_topics=4, weight=4.0, **QUICK)
+    found = fit.predict(corpus[90:], most_draws=20)
+    assert np.corrcoef(found.mean, y[90:])[0, 1] > 0.85
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("weight", [1e-6, 1e6])
+@pytest.mark.parametrize("margin", ["partial", "binary", "classes"])
+def test_extreme_weights_stay_finite(margin, weight):
+    corpus, y = planted(margin)
+    fit = inference.gibbs(medlda, corpus, y, margin=margin, num_topics=3, weight=weight, **EVERY[margin], **QUICK)
+    assert np.isfinite(fit.draws["eta"]).all()
+
+
+@pytest.mark.slow
+def test_a_margin_on_a_story_of_ones_own():
+    """A correlated topic model: theta is logistic-normal, so that no block of ours knows it."""
+
+    def correlated(corpus, y=None, *, num_topics=3):
+        with numpyro.plate("topics", num_topics):
+            beta = numpyro.sample("beta", dist.Dirichlet(jnp.full(corpus.num_terms, 0.1)))
+        eta = numpyro.sample("eta", dist.Normal(0, 1).expand([num_topics]).to_event(1))
+        documents = numpyro.plate("documents", corpus.num_documents)
+        with documents:
+            mix = numpyro.sample("mix", dist.MultivariateNormal(jnp.zeros(num_topics), 2 * jnp.eye(num_topics)))
+        zbar = draw_words(corpus, jax.nn.softmax(mix), beta)
+        with documents:
+            numpyro.sample("y", Hinge(zbar @ eta, 1.0, 8.0), obs=y)
+
+    corpus, y = planted("binary")
+    fit = inference.gibbs(correlated, corpus[:45], y[:45], **QUICK)
+    assert fit.info["blocks"]["eta"] == "normal draw given auxiliary variables"
+    assert np.isfinite(fit.draws["eta"]).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"margin": "soft"}, "margin is 'soft'; give one of 'binary'"),
+        ({"margin": "classes"}, "outputs is None for the margin 'classes'; give the number of classes"),
+        ({"margin": "binary", "outputs": 2}, "outputs is 2, but the margin 'binary' has one"),
+        ({"margin": "binary", "weight": -1.0}, "weight is -1.0; give a positive number"),
+        ({"margin": "classes", "outputs": 2}, "outside the support of the site 'y'"),
+    ],
+)
+def test_bad_arguments_get_one_sentence(arguments, sentence):
+    corpus, y = planted("classes")
+    with pytest.raises(ValueError, match=sentence):
+        inference.gibbs(medlda, corpus, y % 2 if arguments["margin"] == "binary" else y, **arguments)
+
+
+def test_one_class_alone_is_refused():
+    corpus, y = planted("binary")
+    with pytest.raises(ValueError, match="y is constant"):
+        inference.gibbs(medlda, corpus, 0 * y + 1, margin="binary")
