@@ -35,6 +35,7 @@ class Settings:
     e_iterations: int = 100
     start: str = "response"
     expectation: str = "sigma points"
+    slack: str = "n"
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,9 @@ class Marginals:
     dirichlet: dict[str, np.ndarray] = field(default_factory=dict)  # concentrations
     categorical: dict[str, np.ndarray] = field(default_factory=dict)  # probabilities, [..., categories]
     point: dict[str, np.ndarray] = field(default_factory=dict)
+    normal: dict[str, tuple[np.ndarray, np.ndarray]] = field(
+        default_factory=dict
+    )  # mean and variance, both as the site
 
 
 def refuse(reading: Reading, site: str, why: str) -> NoReturn:

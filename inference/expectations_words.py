@@ -96,17 +96,20 @@ def phi_at(beta: jax.Array, weighed: Weighed) -> tuple[jax.Array, jax.Array]:
 @partial(jax.jit, static_argnames=("deepest", "mesh"))
 def settle(
     pairs: PairBlocks, log_beta: jax.Array, alpha: jax.Array, gamma: jax.Array, e_tolerance: float, e_iterations: int,
-    *, deepest: int, mesh: Mesh | None = None,
+    tilt: jax.Array | None = None, *, deepest: int, mesh: Mesh | None = None,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:  # fmt: skip
     """The E-step: gamma [D, K], each document's E[log p(w, z | theta)] + H(q(z)) [D], and expected counts [V, K].
 
-    ``log_beta`` is [V, K]; ``alpha`` and the gamma to start from are [D, K]. A document's bound is that of gamma
-    with the phi that is best for it, so it rises from step to step; a document rests when it rises by less than
+    ``log_beta`` is [V, K]; ``alpha`` and the gamma to start from are [D, K]. A ``tilt`` [D, K] is added to log theta: what
+    each word of a document gains in each topic beside its own probability. A document's bound is that of gamma with the phi
+    that is best for it, so it rises from step to step; a document rests when it rises by less than
     ``e_tolerance`` of itself, a block when all its documents rest. With a mesh, its devices share the documents.
     """
     num_topics = log_beta.shape[1]
 
-    def one_shard(shard: tuple, log_beta: jax.Array, alpha: jax.Array, gamma: jax.Array, limits: tuple) -> tuple:
+    def one_shard(
+        shard: tuple, log_beta: jax.Array, alpha: jax.Array, gamma: jax.Array, tilt: jax.Array | None, limits: tuple
+    ) -> tuple:
         terms, repeats, start, depths, rows_of, _ = shard
         terms, repeats = with_margin(terms, log_beta.shape[0]), with_margin(repeats, 0)
         beta_of_terms, (e_tolerance, e_iterations) = out_of_logs(log_beta), limits
@@ -115,13 +118,13 @@ def settle(
             counts, gammas, words, beta = carry
             rows, first, depth = rows_of[b], start[b], depths[b]
             beta = look_up(beta, beta_of_terms, terms, first, depth)
-            prior = alpha[rows].T
+            prior, gain = alpha[rows].T, 0.0 if tilt is None else tilt[rows].T
             constant = gammaln(prior.sum(0)) - gammaln(prior).sum(0)
 
             def evaluate(gamma: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
                 """The bound at gamma and its best phi, the words' part of it, and the sums of that phi."""
                 e_log_theta = digamma(gamma) - digamma(gamma.sum(0))
-                weighed = Weighed.of(e_log_theta)
+                weighed = Weighed.of(e_log_theta + gain)
 
                 def place(n: jax.Array, carry: tuple) -> tuple:
                     tokens, words = carry
@@ -145,7 +148,7 @@ def settle(
             state = 0, begin, *evaluate(begin), jnp.ones(len(rows), bool)
             state = jax.lax.while_loop(lambda state: (state[0] < e_iterations) & state[5].any(), step, state)
             _, settled, _, in_block, _, _ = state
-            weighed = Weighed.of(digamma(settled) - digamma(settled.sum(0)))
+            weighed = Weighed.of(digamma(settled) - digamma(settled.sum(0)) + gain)
 
             def add(chunk: jax.Array, counts: jax.Array) -> jax.Array:
                 return Chunk.of(beta, terms, repeats, (first, depth), chunk, weighed).add(counts)
@@ -157,7 +160,7 @@ def settle(
         carry = jnp.zeros_like(beta_of_terms), jnp.zeros((*shape, num_topics)), jnp.zeros(shape)
         return jax.lax.fori_loop(0, shape[0], block, (*carry, room(deepest, num_topics, shape[1])))[:3]
 
-    shared = log_beta, alpha, gamma, (jnp.asarray(e_tolerance), jnp.asarray(e_iterations))
+    shared = log_beta, alpha, gamma, tilt, (jnp.asarray(e_tolerance), jnp.asarray(e_iterations))
     counts, gammas, words = over_shards(one_shard, pairs.shards, shared, mesh)
     lane = pairs.blocks.lane
     return gammas.reshape(-1, num_topics)[lane], words.reshape(-1)[lane], counts.sum(0)[:-1]

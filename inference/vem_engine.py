@@ -5,10 +5,11 @@ The engine reads the story and takes the form that fits:
 * words alone: a Dirichlet theta for each document, Dirichlet topics (:mod:`.expectations_words`);
 * words and any response of one ``zbar @ eta`` (:mod:`.expectations_general`), or token by token for a normal one with mean
   ``zbar @ eta`` (:mod:`.expectations_normal`);
+* words and a margin of ``zbar @ eta`` (:mod:`.expectations_margin`);
 * one discrete z a document and Dirichlet sites (:mod:`.expectations_enumerated`).
 
 A form has ``start(rng)``, ``expect(state, fresh)`` (the E-step), ``maximise(state, fresh)`` (the M-step),
-``bound(state)`` and ``marginals(state)``.
+``bound(state)`` and ``marginals(state)``. One whose mathematics does not promise a rising bound says ``monotone = False``.
 
 An E-step that starts where the last one ended can only raise the bound, but keeps documents with the topics they
 first took: from uniform topics it ends several percent lower than E-steps that start afresh. So E-steps start afresh
@@ -31,6 +32,7 @@ from topiczoo.corpora import Corpus
 from .expectations import Marginals, Settings
 from .expectations_enumerated import Enumerated
 from .expectations_general import GlmWords
+from .expectations_margin import MarginWords, is_margin
 from .expectations_normal import NormalWords
 from .expectations_words import Words, fold_in
 from .reading import Reading, read
@@ -64,6 +66,7 @@ def vem(
     start: str = "response",
     order: str = "parallel",
     expectation: str = "sigma points",
+    slack: str = "n",
     num_iterations: int = 200,
     tolerance: float = 1e-4,
     e_tolerance: float = 1e-4,
@@ -94,6 +97,9 @@ def vem(
     expectation
         How E[log p(y | zbar @ eta)] is found in the parallel order: by "sigma points", or by the paper's "delta" method, a
         second-order expansion, for comparison; it is no expectation, so the bound is none either.
+    slack
+        How the support vector machine of a margin is solved: "n", one document after the other, or "one", by cutting planes
+        through all documents. Both end at the same optimum.
     num_iterations, tolerance
         EM ends when the bound's relative change falls below ``tolerance``, or after so many iterations.
     e_iterations, e_tolerance
@@ -109,22 +115,26 @@ def vem(
     _check_choice("start", start, ("response", "uniform"))
     _check_choice("order", order, ("parallel", "sequential"))
     _check_choice("expectation", expectation, ("sigma points", "delta"))
+    _check_choice("slack", slack, ("n", "one"))
     for name, value in (("num_iterations", num_iterations), ("e_iterations", e_iterations), ("num_draws", num_draws)):
         if value < 1:
             raise ValueError(f"{name} is {value!r}; give a whole number of at least 1.")
     from .fit import Fit
 
     reading = read(story, corpus, y, arguments)
-    form = _form(reading, Settings(topics, point, estimate_alpha, e_tolerance, e_iterations, start, expectation), order)
+    settings = Settings(topics, point, estimate_alpha, e_tolerance, e_iterations, start, expectation, slack)
+    form = _form(reading, settings, order)
     rng = np.random.default_rng(seed)
     state, info = _ascend(form, form.start(rng), reading, num_iterations, tolerance, progress_bar)
     info["seed"] = seed
+    info |= form.report(state) if hasattr(form, "report") else {}
     alpha = getattr(state, "alpha", None)
     if alpha is not None and not (alpha.ndim == 2 and np.ptp(alpha, axis=0).any()):
         info["alpha"] = alpha if alpha.ndim == 1 else alpha[0]
     marginals = form.marginals(state)
     means = {name: _share(value)[None] for name, value in marginals.dirichlet.items()}
     means.update({name: value[None] for name, value in marginals.point.items()})
+    means.update({name: mean[None] for name, (mean, _) in marginals.normal.items()})
     return Fit(
         reading.story, corpus, _draw(marginals, rng, num_draws), y=reading.y, engine="vem", info=info,
         means={name: np.asarray(value, np.float32) for name, value in means.items()},
@@ -141,6 +151,8 @@ def _form(reading: Reading, settings: Settings, order: str) -> Form:
         return Enumerated(reading, settings)
     if not reading.below:
         return Words(reading, settings)
+    if is_margin(reading):
+        return MarginWords(reading, settings)
     return NormalWords(reading, settings) if order == "sequential" else GlmWords(reading, settings)
 
 
@@ -151,6 +163,7 @@ def _ascend(
     began, fresh = time.perf_counter(), True
     bounds: list[float] = []
     info: dict[str, Any] = {"bound": bounds, "converged": False, "interrupted": False}
+    monotone = getattr(form, "monotone", True)
     with tqdm(total=num_iterations, desc="EM", disable=not progress_bar) as bar:
         state = form.expect(state, fresh=True)
         bounds.append(_finite(form, state, reading))
@@ -159,12 +172,12 @@ def _ascend(
                 moved, was_fresh = form.maximise(state, fresh), fresh
                 new = form.expect(moved, fresh=fresh)
                 bound = _finite(form, new, reading)
-                if fresh and bound - bounds[-1] < -ROUNDING * abs(bounds[-1]):
+                if monotone and fresh and bound - bounds[-1] < -ROUNDING * abs(bounds[-1]):
                     fresh, new = False, form.expect(moved, fresh=False)
                     bound = _finite(form, new, reading)
                 rise = (bound - bounds[-1]) / abs(bounds[-1])
                 fresh = fresh and not (i >= FRESH and rise < tolerance)
-                if rise < -ROUNDING:
+                if monotone and rise < -ROUNDING:
                     info["warning"] = f"the bound fell from {bounds[-1]:.8g} to {bound:.8g} in iteration {i}"
                     warnings.warn(f"vem stopped: {info['warning']}.", RuntimeWarning, stacklevel=3)
                     break
@@ -188,6 +201,7 @@ def _finite(form: Form, state: Any, reading: Reading) -> float:
         return bound
     marginals = form.marginals(state)
     values = marginals.point | marginals.dirichlet | marginals.categorical
+    values |= {name: mean for name, (mean, _) in marginals.normal.items()}
     bad = [name for name, value in values.items() if not np.isfinite(value).all()] or list(reading.below)
     raise FloatingPointError(
         f"The bound of the story {reading.story.name!r} became {bound} at the site {(bad or ['w'])[0]!r}; look at its "
@@ -215,6 +229,8 @@ def _draw(marginals: Marginals, rng: np.random.Generator, num_draws: int) -> dic
         ends /= ends[..., -1:]
         uniform = rng.random((draws, *ends.shape[:-1], 1))
         posterior[name] = (uniform > ends).sum(-1, dtype=np.int32)[None]
+    for name, (mean, variance) in marginals.normal.items():
+        posterior[name] = rng.normal(mean, np.sqrt(variance), (1, draws, *mean.shape)).astype(np.float32)
     for name, value in marginals.point.items():
         posterior[name] = np.broadcast_to(np.asarray(value, np.float32), (1, draws, *value.shape))
     return posterior

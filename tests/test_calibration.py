@@ -27,6 +27,9 @@ EXACT = [
     pytest.param(models.slda, {"collapse": "topics"}, id="slda-collapsed", marks=pytest.mark.slow),
     pytest.param(models.sstm, {}, id="sstm-gibbs", marks=pytest.mark.slow),
     pytest.param(models.sstm, {"response": "probit", "sigma": 0.5}, id="sstm-probit-gibbs", marks=pytest.mark.slow),
+    pytest.param(
+        models.medlda, {"margin": "partial", "epsilon": 0.3}, id="medlda-partial-gibbs", marks=pytest.mark.slow
+    ),
     pytest.param(models.mixture, {"engine": "nuts"}, id="mixture-nuts", marks=pytest.mark.slow),
     pytest.param(models.lda, {"engine": "nuts"}, id="lda-nuts", marks=pytest.mark.slow),
 ]

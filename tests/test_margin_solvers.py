@@ -1,0 +1,84 @@
+"""Support vector machines and their duals, against scikit-learn's objective and the conditions of an optimum."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.svm import LinearSVC, LinearSVR
+
+from topiczoo.inference.margin_solvers import CRAMMER_SINGER, HINGES, TUBE, n_slack, one_slack, residual
+
+LOSSES = {"hinge": HINGES, "tube": TUBE, "classes": CRAMMER_SINGER}
+
+
+def problem(kind, num_documents=300, num_topics=6, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.dirichlet(np.full(num_topics, 0.3), num_documents)
+    noise = rng.normal(0, 0.2, num_documents)
+    if kind == "tube":
+        return x, x @ np.linspace(-1, 1, num_topics) + noise, {"weight": 2.0, "epsilon": 0.05}
+    if kind == "hinge":
+        return x, (x[:, 0] - x[:, 1] + noise > 0).astype(int), {"weight": 0.7, "cost": 3.0}
+    return x, (x[:, :4] + noise[:, None] * rng.normal(size=(1, 4))).argmax(1), {"weight": 0.5, "cost": 4.0}
+
+
+def primal(kind, coefficients, x, y, parameters):
+    penalty = (np.asarray(coefficients, float) ** 2).sum() / 2
+    scores = jnp.asarray(x @ coefficients, jnp.float32)
+    return penalty + float(LOSSES[kind].value(scores, jnp.asarray(y), parameters).sum())
+
+
+def sklearns(kind, x, y, parameters):
+    """Its coefficients [K, C]; costs of 1 are scaled to ours."""
+    common = {"fit_intercept": False, "tol": 1e-8, "max_iter": 200_000}
+    if kind == "tube":
+        model = LinearSVR(C=parameters["weight"], epsilon=parameters["epsilon"], dual=True, **common)
+        return model.fit(x, y).coef_[:, None]
+    cost = parameters["cost"]
+    how = {"multi_class": "crammer_singer"} if kind == "classes" else {"loss": "hinge", "dual": True}
+    return cost * LinearSVC(C=parameters["weight"] / cost, **how, **common).fit(x, y).coef_.T
+
+
+@pytest.mark.parametrize("kind", LOSSES)
+@pytest.mark.parametrize("solve", [n_slack, one_slack])
+def test_the_optimum_is_scikit_learns(kind, solve):
+    x, y, parameters = problem(kind)
+    outputs = 4 if kind == "classes" else 1
+    found = solve(LOSSES[kind], x, y, np.ones((x.shape[1], outputs)), parameters, gap=2e-5)
+    expected = primal(kind, sklearns(kind, x, y, parameters), x, y, parameters)
+    np.testing.assert_allclose(found.primal, expected, rtol=1e-4)
+    np.testing.assert_allclose(found.primal, primal(kind, found.coefficients, x, y, parameters), rtol=1e-4)
+    assert 0 <= found.gap + 1e-3 and found.gap < 1e-3 * found.primal
+    # coefficients are what the duals say
+    np.testing.assert_allclose(-x.T @ found.duals, found.coefficients, atol=0.05 * np.abs(found.coefficients).max())
+
+
+@pytest.mark.parametrize("kind", LOSSES)
+def test_duals_satisfy_the_conditions_of_an_optimum_and_wrong_ones_do_not(kind):
+    x, y, parameters = problem(kind)
+    found = n_slack(LOSSES[kind], x, y, np.ones((x.shape[1], 4 if kind == "classes" else 1)), parameters, gap=1e-6)
+    assert residual(LOSSES[kind], found, x, y, parameters) < 0.05 * parameters["weight"]
+    wrong = found._replace(duals=np.roll(found.duals, 1, axis=0))
+    assert residual(LOSSES[kind], wrong, x, y, parameters) > 0.2 * parameters["weight"]
+
+
+@pytest.mark.parametrize("kind", LOSSES)
+def test_prior_variances_of_their_own_scale_the_features(kind):
+    x, y, parameters = problem(kind)
+    outputs, scale = (4 if kind == "classes" else 1), np.linspace(0.5, 2, x.shape[1])
+    variance = np.tile(scale[:, None] ** 2, (1, outputs))
+    found = n_slack(LOSSES[kind], x, y, variance, parameters)
+    scaled = n_slack(LOSSES[kind], x * scale, y, np.ones_like(variance), parameters)
+    np.testing.assert_allclose(found.primal, scaled.primal, rtol=3e-4)
+
+
+@pytest.mark.parametrize("weight", [1e-6, 1e6])
+@pytest.mark.parametrize("kind", LOSSES)
+def test_extreme_weights_stay_finite(kind, weight):
+    x, y, parameters = problem(kind)
+    for solve in (n_slack, one_slack):
+        found = solve(
+            LOSSES[kind], x, y, np.ones((x.shape[1], 4 if kind == "classes" else 1)), {**parameters, "weight": weight}
+        )
+        assert np.isfinite(found.coefficients).all() and np.isfinite(found.duals).all()
