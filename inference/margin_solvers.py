@@ -126,14 +126,15 @@ def _epoch(
     order = jax.random.permutation(key, len(x))
     curvature = jnp.maximum((x**2 @ variance).max(-1), 1e-12)  # of the dual in a_d, at the most
 
-    def one(i: jax.Array, carry: tuple) -> tuple:
-        duals, coefficients = carry
-        d = order[i]
-        row, old, q = x[d], duals[d], curvature[d]
-        new = loss.prox(old + row @ coefficients / q, q, y[d], parameters)
-        return duals.at[d].set(new), coefficients - variance * jnp.outer(row, new - old)
+    def one(coefficients: jax.Array, document: tuple) -> tuple[jax.Array, jax.Array]:
+        row, target, old, q = document
+        new = loss.prox(old + row @ coefficients / q, q, target, parameters)
+        return coefficients - variance * jnp.outer(row, new - old), new
 
-    duals, _ = jax.lax.fori_loop(0, len(x), one, (duals, coefficients))
+    # a scan over documents laid out in the order of their turns: XLA would copy all duals for each that is changed in place
+    in_turn = jax.tree.map(lambda part: part[order], (x, y, duals, curvature))
+    _, moved = jax.lax.scan(one, coefficients, in_turn)
+    duals = duals.at[order].set(moved)
     coefficients = -variance * (x.T @ duals)  # anew: rounding adds up
     return duals, coefficients, *_values(loss, duals, coefficients, x, y, variance, parameters)
 
