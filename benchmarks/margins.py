@@ -1,0 +1,191 @@
+"""Max-margin topics on newsgroups: accuracy over the number of topics, support vectors and seconds (Zhu, Ahmed & Xing 2012).
+
+    python benchmarks/margins.py --into FILE                          # parts in FILE are not run again
+    python benchmarks/margins.py --task binary --methods vem,lda+svm --topics 5,20,60 --seeds 0,1 --into FILE
+    python benchmarks/margins.py --from FILE [FILE ...] --write
+
+binary: alt.atheism against talk.religion.misc. classes: all 20 groups. The paper's split into training and test posts; terms
+of at least 2 training posts, scikit-learn's English stop words left out, as the paper leaves out a list of its own. The
+corpus is not part of the project (--data FOLDER).
+
+vem: MedLDA by variational EM with Crammer & Singer's loss (n-slack); "vem 1-slack" by cutting planes, "vem one against all"
+with a hinge a class. gibbs: one against all. lda+svm: LDA by variational EM, then the same machine on its E[zbar]. words: a
+linear SVM and naive Bayes on words. The weight of the loss is chosen on a fifth of the training posts, anew for each seed,
+with the first number of topics asked for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from measuring import circumstances, write_section
+from responses import baselines
+from scipy import sparse
+
+PACKAGES = ("topiczoo", "jax", "numpyro", "scikit-learn")
+PAIR = ("alt.atheism", "talk.religion.misc")
+TOPICS = {"binary": (20, 5, 10, 40, 60, 200), "classes": (40, 20, 70, 110)}
+WEIGHTS, COST = (1.0, 4.0, 20.0), 16.0
+COMMON = {"alpha": 0.1, "gamma": 0.05, "progress_bar": False}
+VEM = {"num_iterations": 25, "e_iterations": 10}
+
+
+def load(folder, task):
+    """Corpus, labels, and the places of training and test posts with words."""
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    from topiczoo import corpora
+
+    folder = Path(folder) / "newsgroups20"
+    counts, table = sparse.load_npz(folder / "counts.npz").tocsr(), pd.read_csv(folder / "documents.csv")
+    kept = table["group"].isin(PAIR).to_numpy() if task == "binary" else np.ones(len(table), bool)
+    counts, table = counts[kept], table[kept]
+    train = (table["split"] == "train").to_numpy()
+    vocabulary = np.array((folder / "vocabulary.txt").read_text().split("\n")[: counts.shape[1]])
+    used = np.asarray((counts[train] > 0).sum(0)).ravel() >= 2
+    used &= ~np.isin(vocabulary, list(ENGLISH_STOP_WORDS))
+    corpus = corpora.Corpus.from_counts(counts[:, used], vocabulary[used], empty="keep")
+    words = corpus.lengths > 0
+    return corpus, table["group"].to_numpy().astype(str), np.flatnonzero(train & words), np.flatnonzero(~train)
+
+
+def machine(x, codes, classes, weight):
+    """The margin's machine on features: coefficients [K, C] and the number of support vectors."""
+    import jax.numpy as jnp
+
+    from topiczoo.inference.margin_solvers import CRAMMER_SINGER, HINGES, n_slack
+
+    parameters = {"weight": jnp.float32(weight), "cost": jnp.float32(COST)}
+    outputs = 1 if classes == 2 else classes
+    found = n_slack(HINGES if classes == 2 else CRAMMER_SINGER, x, codes, np.ones((x.shape[1], outputs)), parameters)
+    held = np.abs(found.duals) > 1e-6 * weight
+    if classes > 2:
+        held[np.arange(len(codes)), codes] = False
+    return found.coefficients, int(held.sum())
+
+
+def medlda(method, corpus, label, classes, train, test, topics, weight, seed):
+    from topiczoo import inference, models
+
+    margin = "binary" if classes == 2 else "one_against_all" if method.endswith(("all", "gibbs")) else "classes"
+    story = {"margin": margin, "weight": weight, "cost": COST, "num_topics": topics, "seed": seed, **COMMON}
+    story |= {"outputs": classes} if classes > 2 else {}
+    began = time.perf_counter()
+    if method == "gibbs":
+        fit = inference.gibbs(
+            models.medlda, corpus[train], label[train], num_warmup=150, num_samples=50, num_chains=1, **story
+        )
+    else:
+        slack = {"slack": "one"} if method.endswith("1-slack") else {}
+        fit = inference.vem(models.medlda, corpus[train], label[train], **VEM, **slack, **story)
+    trained = time.perf_counter()
+    found = fit.predict(corpus[test], rule="posterior" if method == "gibbs" else "plug-in")
+    return {
+        "accuracy": float(np.mean(found.label == label[test])), "training": trained - began,
+        "test": time.perf_counter() - trained, "support vectors": fit.info.get("support_vectors"),
+    }  # fmt: skip
+
+
+def lda_svm(corpus, label, classes, train, test, topics, weight, seed):
+    from topiczoo import inference, models
+    from topiczoo.inference.folding import Folding
+    from topiczoo.inference.prediction import plug_in_topics
+
+    began = time.perf_counter()
+    fit = inference.vem(models.lda, corpus[train], num_topics=topics, seed=seed, **VEM, **COMMON)
+    codes = np.unique(label, return_inverse=True)[1]
+    x, seen = (np.asarray(plug_in_topics(f := Folding(fit, corpus[at]), f.means(0))[1]) for at in (train, test))
+    coefficients, held = machine(x, codes[train], classes, weight)
+    scores = seen @ coefficients
+    guess = (scores[:, 0] > 0).astype(int) if classes == 2 else scores.argmax(1)
+    seconds = time.perf_counter() - began
+    return {"accuracy": float(np.mean(guess == codes[test])), "training": seconds, "support vectors": held}
+
+
+def part(method, data, topics, seed, weight):
+    corpus, label, train, test = data
+    classes = len(np.unique(label))
+    if method == "words":
+        return {"weight": None, **baselines(corpus, label, train, test)}
+
+    def run(kept, left, weight):
+        arguments = corpus, label, classes, kept, left, topics, weight, seed
+        return lda_svm(*arguments) if method == "lda+svm" else medlda(method, *arguments)
+
+    if weight is None:
+        order = np.random.default_rng(seed).permutation(train)
+        aside, inner = order[: len(train) // 5], order[len(train) // 5 :]
+        tried = {candidate: run(inner, aside, candidate)["accuracy"] for candidate in WEIGHTS}
+        weight = max(tried, key=tried.get)
+    return {"weight": weight, **run(train, test, weight)}
+
+
+def table(found):
+    lines = [
+        "| task | method | topics | accuracy | weight | support vectors | training, s |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    words = found[found["method"] == "words"]
+    for _, row in words.iterrows():
+        for name in ("linear SVM", "naive Bayes"):
+            lines.append(f"| {row['task']} | {name} on words | | {row[name]:.3f} | | | |")
+    for (task, method, topics), rows in found[found["method"] != "words"].groupby(
+        ["task", "method", "topics"], sort=False
+    ):
+        spread = rows["accuracy"].std(ddof=1) if len(rows) > 1 else 0.0
+        held = "" if rows["support vectors"].isna().any() else f"{rows['support vectors'].mean():.0f}"
+        weights = ", ".join(f"{weight:g}" for weight in sorted(rows["weight"].unique()))
+        accuracy = f"{rows['accuracy'].mean():.3f} ± {spread:.3f} ({len(rows)})"
+        seconds = f"{rows['training'].mean():.0f}"
+        lines.append(f"| {task} | {method} | {topics} | {accuracy} | {weights} | {held} | {seconds} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default="../shared/data")
+    parser.add_argument("--task", default="binary", choices=list(TOPICS))
+    parser.add_argument("--methods", default="words,vem,lda+svm,gibbs")
+    parser.add_argument("--topics", default=None)
+    parser.add_argument("--seeds", default="0,1,2,3,4")
+    parser.add_argument("--into", type=Path, help="where results go; what is there is not run again")
+    parser.add_argument("--from", dest="files", nargs="*", type=Path, help="show results of earlier runs")
+    parser.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.files:
+        found = pd.DataFrame([json.loads(line) for file in arguments.files for line in file.read_text().splitlines()])
+        made = "`python benchmarks/margins.py --task T --methods M --into FILE`"
+        text = f"{made}, shown by {circumstances(__file__, PACKAGES)}"
+        text += f"\n\n{table(found)}\n\nMean ± standard deviation (number of seeds)."
+        print(text)
+        if arguments.write:
+            write_section("Max-margin topics on newsgroups", text)
+        return
+    data = load(arguments.data, arguments.task)
+    topics = TOPICS[arguments.task] if arguments.topics is None else tuple(map(int, arguments.topics.split(",")))
+    for seed in map(int, arguments.seeds.split(",")):
+        for method in arguments.methods.split(","):
+            weight = None
+            for number in topics if method != "words" else (0,):
+                seen = arguments.into.read_text().splitlines() if arguments.into and arguments.into.exists() else []
+                done = {(r["task"], r["method"], r["topics"], r["seed"]): r["weight"] for r in map(json.loads, seen)}
+                place = arguments.task, method, number, 0 if method == "words" else seed
+                if place in done:
+                    weight = weight or done[place]
+                    continue
+                row = dict(zip(("task", "method", "topics", "seed"), place, strict=True))
+                row |= part(method, data, number, seed, weight)
+                weight = row["weight"]
+                print(json.dumps(row), flush=True)
+                if arguments.into:
+                    with arguments.into.open("a") as file:
+                        file.write(json.dumps(row) + "\n")
+
+
+if __name__ == "__main__":
+    main()
