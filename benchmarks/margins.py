@@ -10,8 +10,8 @@ corpus is not part of the project (--data FOLDER).
 
 vem: MedLDA by variational EM with Crammer & Singer's loss (n-slack); "vem 1-slack" by cutting planes, "vem one against all"
 with a hinge a class. gibbs: one against all. lda+svm: LDA by variational EM, then the same machine on its E[zbar]. words: a
-linear SVM and naive Bayes on words. The weight of the loss is chosen on a fifth of the training posts, anew for each seed,
-with the first number of topics asked for.
+linear SVM and naive Bayes on words. The weight of the loss and the priors are chosen on a fifth of the training posts,
+anew for each seed, with the first number of topics asked for.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from scipy import sparse
 PACKAGES = ("topiczoo", "jax", "numpyro", "scikit-learn")
 PAIR = ("alt.atheism", "talk.religion.misc")
 TOPICS = {"binary": (20, 5, 10, 40, 60, 200), "classes": (40, 20, 70, 110)}
-WEIGHTS, COST = (1.0, 4.0, 20.0), 16.0
-COMMON = {"alpha": 0.1, "gamma": 0.05, "progress_bar": False}
+COST = 16.0
+CANDIDATES = ((4.0, 0.1, 0.05), (20.0, 0.5, 0.2))  # weight of the loss, alpha, gamma
 VEM = {"num_iterations": 25, "e_iterations": 10}
 
 
@@ -69,12 +69,13 @@ def machine(x, codes, classes, weight):
     return found.coefficients, int(held.sum())
 
 
-def medlda(method, corpus, label, classes, train, test, topics, weight, seed):
+def medlda(method, corpus, label, classes, train, test, topics, settings, seed):
     from topiczoo import inference, models
 
+    weight, alpha, gamma = settings
     margin = "binary" if classes == 2 else "one_against_all" if method.endswith(("all", "gibbs")) else "classes"
-    story = {"margin": margin, "weight": weight, "cost": COST, "num_topics": topics, "seed": seed, **COMMON}
-    story |= {"outputs": classes} if classes > 2 else {}
+    story = {"margin": margin, "weight": weight, "cost": COST, "alpha": alpha, "gamma": gamma, "num_topics": topics}
+    story |= {"seed": seed, "progress_bar": False} | ({"outputs": classes} if classes > 2 else {})
     began = time.perf_counter()
     if method == "gibbs":
         fit = inference.gibbs(
@@ -91,13 +92,15 @@ def medlda(method, corpus, label, classes, train, test, topics, weight, seed):
     }  # fmt: skip
 
 
-def lda_svm(corpus, label, classes, train, test, topics, weight, seed):
+def lda_svm(corpus, label, classes, train, test, topics, settings, seed):
     from topiczoo import inference, models
     from topiczoo.inference.folding import Folding
     from topiczoo.inference.prediction import plug_in_topics
 
+    weight, alpha, gamma = settings
     began = time.perf_counter()
-    fit = inference.vem(models.lda, corpus[train], num_topics=topics, seed=seed, **VEM, **COMMON)
+    story = {"num_topics": topics, "alpha": alpha, "gamma": gamma}
+    fit = inference.vem(models.lda, corpus[train], seed=seed, progress_bar=False, **VEM, **story)
     codes = np.unique(label, return_inverse=True)[1]
     x, seen = (np.asarray(plug_in_topics(f := Folding(fit, corpus[at]), f.means(0))[1]) for at in (train, test))
     coefficients, held = machine(x, codes[train], classes, weight)
@@ -107,27 +110,27 @@ def lda_svm(corpus, label, classes, train, test, topics, weight, seed):
     return {"accuracy": float(np.mean(guess == codes[test])), "training": seconds, "support vectors": held}
 
 
-def part(method, data, topics, seed, weight):
+def part(method, data, topics, seed, settings):
     corpus, label, train, test = data
     classes = len(np.unique(label))
     if method == "words":
-        return {"weight": None, **baselines(corpus, label, train, test)}
+        return {"settings": None, **baselines(corpus, label, train, test)}
 
-    def run(kept, left, weight):
-        arguments = corpus, label, classes, kept, left, topics, weight, seed
+    def run(kept, left, settings):
+        arguments = corpus, label, classes, kept, left, topics, settings, seed
         return lda_svm(*arguments) if method == "lda+svm" else medlda(method, *arguments)
 
-    if weight is None:
+    if settings is None:
         order = np.random.default_rng(seed).permutation(train)
         aside, inner = order[: len(train) // 5], order[len(train) // 5 :]
-        tried = {candidate: run(inner, aside, candidate)["accuracy"] for candidate in WEIGHTS}
-        weight = max(tried, key=tried.get)
-    return {"weight": weight, **run(train, test, weight)}
+        tried = {candidate: run(inner, aside, candidate)["accuracy"] for candidate in CANDIDATES}
+        settings = max(tried, key=tried.get)
+    return {"settings": settings, **run(train, test, tuple(settings))}
 
 
 def table(found):
     lines = [
-        "| task | method | topics | accuracy | weight | support vectors | training, s |",
+        "| task | method | topics | accuracy | weight, alpha, gamma | support vectors | training, s |",
         "|---|---|---|---|---|---|---|",
     ]
     words = found[found["method"] == "words"]
@@ -139,10 +142,10 @@ def table(found):
     ):
         spread = rows["accuracy"].std(ddof=1) if len(rows) > 1 else 0.0
         held = "" if rows["support vectors"].isna().any() else f"{rows['support vectors'].mean():.0f}"
-        weights = ", ".join(f"{weight:g}" for weight in sorted(rows["weight"].unique()))
+        chosen = "; ".join(sorted({", ".join(map("{:g}".format, settings)) for settings in rows["settings"]}))
         accuracy = f"{rows['accuracy'].mean():.3f} ± {spread:.3f} ({len(rows)})"
         seconds = f"{rows['training'].mean():.0f}"
-        lines.append(f"| {task} | {method} | {topics} | {accuracy} | {weights} | {held} | {seconds} |")
+        lines.append(f"| {task} | {method} | {topics} | {accuracy} | {chosen} | {held} | {seconds} |")
     return "\n".join(lines)
 
 
@@ -170,17 +173,17 @@ def main() -> None:
     topics = TOPICS[arguments.task] if arguments.topics is None else tuple(map(int, arguments.topics.split(",")))
     for seed in map(int, arguments.seeds.split(",")):
         for method in arguments.methods.split(","):
-            weight = None
+            settings = None
             for number in topics if method != "words" else (0,):
                 seen = arguments.into.read_text().splitlines() if arguments.into and arguments.into.exists() else []
-                done = {(r["task"], r["method"], r["topics"], r["seed"]): r["weight"] for r in map(json.loads, seen)}
+                done = {(r["task"], r["method"], r["topics"], r["seed"]): r["settings"] for r in map(json.loads, seen)}
                 place = arguments.task, method, number, 0 if method == "words" else seed
                 if place in done:
-                    weight = weight or done[place]
+                    settings = settings or done[place]
                     continue
                 row = dict(zip(("task", "method", "topics", "seed"), place, strict=True))
-                row |= part(method, data, number, seed, weight)
-                weight = row["weight"]
+                row |= part(method, data, number, seed, settings)
+                settings = row["settings"]
                 print(json.dumps(row), flush=True)
                 if arguments.into:
                     with arguments.into.open("a") as file:

@@ -213,7 +213,7 @@ class Margin(Augmentation):
 
     def draw(self, key: jax.Array, fn: Any, value: jax.Array, column: Any) -> jax.Array:
         distance = fn.weight / 2 * jnp.abs(self._zeta(fn, value, column))
-        return InverseGaussian(1 / distance, 1.0, validate_args=False).sample(key)
+        return InverseGaussian(1 / distance, jnp.ones(()), validate_args=False).sample(key)
 
     def quadratic(self, auxiliary: jax.Array, fn: Any, value: jax.Array, column: Any) -> Quadratic:
         slope, offset = self.hinges(fn, value, column)

@@ -24,12 +24,17 @@ from topiczoo.models.margins import EpsilonInsensitive, Hinge, MultiClassHinge, 
 
 from .expectations import Marginals, Settings, dirichlet_bound, expected_log, fit_alpha, refuse, unwrap
 from .expectations_words import pair_blocks, read_words, settle
-from .margin_solvers import CRAMMER_SINGER, HINGES, TUBE, n_slack, one_slack
+from .margin_solvers import CRAMMER_SINGER, HINGES, TUBE, Loss, n_slack, one_slack
 from .reading import ZBAR, Answer, Reading, run
 from .starting import topics_by_response
 from .sweep import mesh_of_devices
 
-LOSSES = {EpsilonInsensitive: TUBE, Hinge: HINGES, MultiClassHinge: CRAMMER_SINGER, OneAgainstAll: HINGES}
+LOSSES: dict[Any, Loss] = {
+    EpsilonInsensitive: TUBE,
+    Hinge: HINGES,
+    MultiClassHinge: CRAMMER_SINGER,
+    OneAgainstAll: HINGES,
+}
 SMALLEST_VARIANCE = 1e-6  # of a coefficient under a Laplace prior, in units of the prior's
 
 
@@ -140,12 +145,12 @@ class MarginWords:
 
     def start(self, rng: np.random.Generator) -> MarginState:
         """Coefficients 0, as in the paper; topics by the response, or uniform plus noise."""
-        counts, response, corpus = np.zeros(()), self.response, self.reading.corpus.counts
+        response = self.response
+        counts: Any = 0.0
         if self.settings.start == "response":
-            counts = self._topics_by_class(corpus) if response.of_classes else None
-            if counts is None:
-                counts, _ = topics_by_response(corpus, self.reading.y, self.num_topics)
-            counts = counts * rng.gamma(1.0, 1.0, counts.shape)  # topics of one class must differ
+            counts = self._first_counts() * rng.gamma(
+                1.0, 1.0, self.topics.prior.shape
+            )  # topics of one class must differ
         nothing, shape = np.zeros(0), response.scale.shape
         variance = response.scale**2 * (2 if response.laplace else 1)
         duals = np.zeros((len(self.lengths), response.outputs), np.float32)
@@ -153,13 +158,14 @@ class MarginWords:
             self.topics.start(rng, counts), self.alpha, None, nothing, nothing, np.zeros(shape), variance, duals
         )
 
-    def _topics_by_class(self, counts: Any) -> np.ndarray | None:
-        """Counts of the documents of a class for each topic, classes in turn; None where classes outnumber topics."""
-        classes = max(self.response.outputs, 2)
-        if classes > self.num_topics:
-            return None
-        own = counts[self.response.labelled]
-        sums = np.stack([np.asarray(own[self.response.target == c].sum(0)).ravel() for c in range(classes)])
+    def _first_counts(self) -> np.ndarray:
+        """Counts of the documents of a class for each topic, classes in turn; topics in the order of y where that fails."""
+        counts, response = self.reading.corpus.counts, self.response
+        classes = max(response.outputs, 2)
+        if not response.of_classes or classes > self.num_topics:
+            return topics_by_response(counts, self.reading.y, self.num_topics)[0]
+        own = counts[response.labelled]
+        sums = np.stack([np.asarray(own[response.target == c].sum(0)).ravel() for c in range(classes)])
         return sums[np.arange(self.num_topics) % classes] * classes / self.num_topics
 
     def tilt(self, state: MarginState) -> np.ndarray:

@@ -157,12 +157,12 @@ def n_slack(
     *, seed: int = 0, gap: float = GAP,
 ) -> Solution:  # fmt: skip
     """Dual coordinate ascent until the gap is small."""
-    x, variance = jnp.asarray(x, jnp.float32), jnp.asarray(variance, jnp.float32)
+    features, spread = jnp.asarray(x, jnp.float32), jnp.asarray(variance, jnp.float32)
     duals = jnp.zeros((len(x), variance.shape[1])) if start is None else jnp.asarray(start, jnp.float32)
-    coefficients, y = -variance * (x.T @ duals), jnp.asarray(y)
+    coefficients, problem = -spread * (features.T @ duals), (features, jnp.asarray(y), spread, parameters)
     keys = jax.random.split(jax.random.key(seed), MOST_EPOCHS)
     for epoch, key in enumerate(keys, 1):
-        duals, coefficients, primal, dual = _epoch(loss, key, duals, coefficients, x, y, variance, parameters)
+        duals, coefficients, primal, dual = _epoch(loss, key, duals, coefficients, *problem)
         if primal - dual <= gap * abs(primal) or epoch == MOST_EPOCHS:
             break
     return Solution(np.asarray(coefficients), np.asarray(duals), float(primal), float(primal - dual), epoch)
@@ -181,12 +181,12 @@ def one_slack(
     loss: Loss, x: np.ndarray, y: np.ndarray, variance: np.ndarray, parameters: dict, *, gap: float = GAP
 ) -> Solution:
     """Cutting planes: the loss of all documents is bounded from below by a plane at each place tried."""
-    x, y = jnp.asarray(x, jnp.float32), jnp.asarray(y)
+    problem = jnp.asarray(x, jnp.float32), jnp.asarray(y), parameters
     coefficients = np.zeros(variance.shape)
     slopes, heights, duals = [np.zeros(variance.size)], [0.0], [np.zeros((len(x), variance.shape[1]), np.float32)]
     shares, best = np.ones(1), (np.inf, coefficients)
     for cuts in range(1, MOST_CUTS + 1):  # noqa: B007
-        total, own, slope, height = _cut(loss, jnp.asarray(coefficients, jnp.float32), x, y, parameters)
+        total, own, slope, height = _cut(loss, jnp.asarray(coefficients, jnp.float32), *problem)
         best = min(
             best, (float((coefficients**2 / variance).sum() / 2 + total), coefficients), key=lambda pair: pair[0]
         )

@@ -31,7 +31,12 @@ class EpsilonInsensitive(dist.Distribution):
     reparametrized_params: ClassVar[list[str]] = ["loc"]
 
     def __init__(
-        self, loc: jax.Array, weight: jax.Array = 1.0, epsilon: jax.Array = 1e-3, *, validate_args: bool | None = None
+        self,
+        loc: jax.Array,
+        weight: jax.Array | float = 1.0,
+        epsilon: jax.Array | float = 1e-3,
+        *,
+        validate_args: bool | None = None,
     ) -> None:
         parts = map(jnp.asarray, (loc, weight, epsilon))
         self.loc, self.weight, self.epsilon = promote_shapes(*parts)
@@ -71,13 +76,18 @@ class Hinge(dist.BernoulliLogits):
     pytree_data_fields = ("score", "weight", "cost")
 
     def __init__(
-        self, score: jax.Array, weight: jax.Array = 1.0, cost: jax.Array = 1.0, *, validate_args: bool | None = None
+        self,
+        score: jax.Array,
+        weight: jax.Array | float = 1.0,
+        cost: jax.Array | float = 1.0,
+        *,
+        validate_args: bool | None = None,
     ) -> None:
         self.score, self.weight, self.cost = jnp.asarray(score), jnp.asarray(weight), jnp.asarray(cost)
         logits = self._loss(0) - self._loss(1)
         super().__init__(logits, validate_args=validate_args)
 
-    def _loss(self, value: jax.Array) -> jax.Array:
+    def _loss(self, value: jax.Array | int) -> jax.Array:
         return self.weight * jnp.maximum(0.0, self.cost - (2.0 * value - 1) * self.score)
 
     def log_prob(self, value: jax.Array) -> jax.Array:
@@ -93,7 +103,12 @@ class _Classes(dist.CategoricalLogits):
     pytree_data_fields = ("scores", "weight", "cost")
 
     def __init__(
-        self, scores: jax.Array, weight: jax.Array = 1.0, cost: jax.Array = 1.0, *, validate_args: bool | None = None
+        self,
+        scores: jax.Array,
+        weight: jax.Array | float = 1.0,
+        cost: jax.Array | float = 1.0,
+        *,
+        validate_args: bool | None = None,
     ) -> None:
         self.scores, self.weight, self.cost = jnp.asarray(scores), jnp.asarray(weight), jnp.asarray(cost)
         super().__init__(-self._losses(), validate_args=validate_args)
