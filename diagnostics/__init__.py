@@ -5,6 +5,7 @@ if not __name__.startswith("topiczoo."):
 
 from .alignment import Alignment, align
 from .calibration import Calibration, calibrate, geweke
+from .class_topics import ClassTopics, class_topics
 from .diagnosis import Diagnosis, diagnose
 from .held_out import HeldOut, perplexity
 from .invariants import invariants
@@ -16,7 +17,7 @@ from .topic_quality import coherence, diversity, entropy
 from .word_checks import WordCheck, check_words
 
 __all__ = [
-    "Alignment", "Calibration", "Diagnosis", "HeldOut", "WordCheck", "align", "calibrate", "check_response", "check_words",
-    "coherence", "diagnose", "diversity", "entropy", "geweke", "invariants", "perplexity", "report", "scores",
-    "with_log_likelihood",
+    "Alignment", "Calibration", "ClassTopics", "Diagnosis", "HeldOut", "WordCheck", "align", "calibrate", "check_response",
+    "check_words", "class_topics", "coherence", "diagnose", "diversity", "entropy", "geweke", "invariants", "perplexity",
+    "report", "scores", "with_log_likelihood",
 ]  # fmt: skip

@@ -102,7 +102,7 @@ def _mends(reading: Reading, name: str, site: Observed, row: int) -> str:
     if reading.story.classes is not None:
         mend = f"give {largest + 1} labels"
     most = np.nanmax(site.value)
-    argument, room = ROOM.get(reading.family(name), ("", ""))
+    argument, room = next((ROOM[family] for family in reading.family(name).__mro__ if family in ROOM), ("", ""))
     if argument in reading.story.defaults and most > largest and most % 1 == 0:
         mend += f", set {room.format(most, most + 1)}"
     return mend

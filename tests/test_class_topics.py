@@ -1,0 +1,38 @@
+"""Topics by class: shares, pictures, and what is refused."""
+
+from __future__ import annotations
+
+import matplotlib
+import numpy as np
+import pytest
+from test_margins import planted
+
+from topiczoo import inference
+from topiczoo.diagnostics import class_topics
+from topiczoo.diagnostics.class_topics import ClassTopics
+from topiczoo.models import lda
+
+matplotlib.use("agg")
+
+
+def test_shares_of_known_proportions():
+    found = ClassTopics(np.array([[1.0, 0.0], [0.5, 0.5], [0.25, 0.75]]), np.array(["a", "a", "b"]), ["x", "y"])
+    np.testing.assert_allclose(found.shares, [[0.75, 0.25], [0.25, 0.75]])
+    assert found.leading(1)[["class", "topic", "words"]].to_numpy().tolist() == [["a", 0, "x"], ["b", 1, "y"]]
+
+
+def test_classes_of_a_fit_have_topics_of_their_own():
+    corpus, y = planted("classes", 90)
+    fit = inference.vem(lda, corpus, num_topics=3, num_iterations=30, progress_bar=False)
+    labels = np.array(["a", "b", "c"], object)[y.astype(int)]
+    labels[0] = None
+    found = class_topics(fit, corpus, labels)
+    assert len(found.labels) == 89 and found.shares.shape == (3, 3)
+    assert sorted(found.leading(1)["topic"]) == [0, 1, 2]
+    assert len(found.plot().axes) == 3
+    picture = found.plot_documents(most=50)
+    assert sum(len(points.get_offsets()) for points in picture.axes[0].collections) == 50
+    with pytest.raises(ValueError, match=r"labels has shape \(2,\) for 90 documents"):
+        class_topics(fit, corpus, ["a", "b"])
+    with pytest.raises(ValueError, match="labels are all missing"):
+        class_topics(fit, corpus, [None] * 90)
