@@ -9,7 +9,7 @@ import jax
 if getattr(jax.config, "jax_default_matmul_precision", None) is None:
     jax.config.update("jax_default_matmul_precision", "float32")
 
-from .cross_validation import cross_predict
+from .cross_validation import cross_predict, grid_search
 from .fit import Fit
 from .gibbs_engine import gibbs
 from .nuts_engine import nuts
@@ -23,6 +23,6 @@ from .vem_engine import vem
 from .word_evidence import label_evidence, word_weights
 
 __all__ = [
-    "Fit", "Trials", "check", "cross_predict", "gibbs", "label_evidence", "load", "log_likelihood", "nuts", "svi",
-    "token_topics", "vem", "word_weights",
+    "Fit", "Trials", "check", "cross_predict", "gibbs", "grid_search", "label_evidence", "load", "log_likelihood", "nuts",
+    "svi", "token_topics", "vem", "word_weights",
 ]  # fmt: skip

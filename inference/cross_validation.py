@@ -1,17 +1,22 @@
-"""Predictions of every document by a fit that has not seen it."""
+"""Predictions of every document by a fit that has not seen it, and settings chosen by them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import jax
 import numpy as np
+import pandas as pd
+from sklearn.model_selection import ParameterGrid
+from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 
+from .labels import codes_of
 from .prediction import Prediction
+from .selection import error
 
 
 def cross_predict(
@@ -43,6 +48,43 @@ def cross_predict(
     if not isinstance(found[0], dict):
         return _together(found, order)
     return {name: _together([part[name] for part in found], order) for name in found[0]}
+
+
+def grid_search(
+    engine: Callable, story: Callable, corpus: Corpus, y: Any, grid: Mapping[str, Sequence], *, folds: int = 5,
+    seed: int = 0, predict: Mapping[str, Any] | None = None, progress_bar: bool = True, **settings: Any,
+) -> pd.DataFrame:  # fmt: skip
+    """Errors of all combinations of some settings, by cross-validation, the best first.
+
+    Parameters
+    ----------
+    engine, story, corpus, y, settings
+        As in ``engine(story, corpus, y, **settings)``.
+    grid
+        Names of settings, of the engine or the story, and the values to try:
+        ``grid_search(vem, medlda, corpus, y, {"weight": [1, 4, 16], "cost": [4, 16]}, margin="binary")``.
+    folds, predict
+        As in :func:`cross_predict`.
+
+    One column a setting and ``error``, the share of wrong classes or the mean squared error (``attrs["error"]`` says which)
+    on documents that the fit has not seen. The first row as a dict is ``found.drop(columns="error").iloc[0].to_dict()``.
+    """
+    if not grid or any(isinstance(values, str) or not len(values) for values in grid.values()):
+        raise ValueError(f"grid is {dict(grid)!r}; give lists of values, e.g. {{'weight': [1, 4, 16]}}.")
+    if both := sorted(set(grid) & set(settings)):
+        raise ValueError(f"{both[0]} is in the grid and given beside it; leave one of them out.")
+    rows, of_classes = [], False
+    combinations = list(ParameterGrid({name: list(values) for name, values in grid.items()}))
+    for tried in tqdm(combinations, desc="settings", disable=not progress_bar):
+        quiet = {"progress_bar": False, **settings, **tried}
+        found = cross_predict(engine, story, corpus, y, folds=folds, seed=seed, predict=predict, **quiet)
+        if isinstance(found, dict):
+            raise ValueError(f"The story observes {', '.join(map(repr, found))}; a search needs one response.")
+        of_classes = found.probabilities is not None or found.yes_or_no
+        rows.append({**tried, "error": error(found, np.asarray(codes_of(found.classes, y), float))})
+    table = pd.DataFrame(rows, columns=[*grid, "error"]).sort_values("error", kind="stable", ignore_index=True)
+    table.attrs["error"] = "share of wrong classes" if of_classes else "mean squared error"
+    return table
 
 
 def _together(parts: list[Prediction], order: np.ndarray) -> Prediction:

@@ -95,6 +95,28 @@ def test_a_laplace_prior_keeps_fewer_coefficients():
     assert shares[1][:4].sum() < shares[0][:4].sum()
 
 
+def test_the_weight_of_the_loss_is_found_by_cross_validation():
+    corpus, y = planted("binary")
+    names = np.where(y == 1, "yes", "no")
+    search = {
+        "folds": 3,
+        "margin": "binary",
+        "num_iterations": 15,
+        "predict": {"rule": "plug-in"},
+        "progress_bar": False,
+    }
+    table = inference.grid_search(inference.vem, medlda, corpus, names, {"weight": [1e-5, 2.0]}, **ARGUMENTS, **search)
+    assert table["weight"].tolist() == [2.0, 1e-5] and table["error"][0] < 0.2 < table["error"][1]
+    assert table.attrs["error"] == "share of wrong classes"
+    for grid, sentence in (
+        ({}, "give lists of values"),
+        ({"weight": "1"}, "give lists of values"),
+        ({"cost": [1.0]}, "cost is in the grid"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            inference.grid_search(inference.vem, medlda, corpus, names, grid, **ARGUMENTS, **search)
+
+
 def test_what_is_not_served_is_named():
     corpus, y = planted("regression")
     with pytest.raises(ValueError, match="cannot serve the site 'y' of the story 'medlda': it is a second response"):
