@@ -98,7 +98,7 @@ class ClassTopics:
         for i, name in enumerate(names):
             own = places[self.labels[rows] == name]
             colour, marker = COLOURS[i % len(COLOURS)], "o^sD"[i // len(COLOURS) % 4]
-            axis.scatter(*own.T, s=6, color=colour, marker=marker, label=str(name))
+            axis.scatter(own[:, 0], own[:, 1], s=6, color=colour, marker=marker, label=str(name))
         axis.set_axis_off()
         figure.legend(loc="outside right upper", fontsize=8, markerscale=2)
         return figure
