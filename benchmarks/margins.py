@@ -140,10 +140,10 @@ def table(found):
     for (task, method, topics), rows in found[found["method"] != "words"].groupby(
         ["task", "method", "topics"], sort=False
     ):
-        spread = rows["accuracy"].std(ddof=1) if len(rows) > 1 else 0.0
+        spread = f" ± {rows['accuracy'].std(ddof=1):.3f}" if len(rows) > 1 else ""
         held = "" if rows["support vectors"].isna().any() else f"{rows['support vectors'].mean():.0f}"
         chosen = "; ".join(sorted({", ".join(map("{:g}".format, settings)) for settings in rows["settings"]}))
-        accuracy = f"{rows['accuracy'].mean():.3f} ± {spread:.3f} ({len(rows)})"
+        accuracy = f"{rows['accuracy'].mean():.3f}{spread} ({len(rows)})"
         seconds = f"{rows['training'].mean():.0f}"
         lines.append(f"| {task} | {method} | {topics} | {accuracy} | {chosen} | {held} | {seconds} |")
     return "\n".join(lines)
