@@ -34,7 +34,7 @@ def squared(target: np.ndarray) -> Nearness:
 def yes_or_no(folding: Folding, values: dict, theta: Any, draws: np.ndarray, zbar: np.ndarray) -> list[Nearness] | None:
     """For each output, minus the divergence from the probabilities of ``draws`` [draw, topics, ...] at ``zbar``.
 
-    None where the response is not yes or no, or is not that of one ``zbar @ eta``.
+    None where the response is not yes or no, has no probabilities (a hinge), or is not that of one ``zbar @ eta``.
     """
     reading, corpus = folding.reading, folding.corpus
     names = responses(reading)
@@ -47,6 +47,8 @@ def yes_or_no(folding: Folding, values: dict, theta: Any, draws: np.ndarray, zba
     (name,), shape = names, (len(zbar), *draws.shape[2:])
     fn = unwrapped(trace[name]["fn"])
     if getattr(fn, "support", None) is not constraints.boolean or fn.batch_shape != shape:
+        return None
+    if not np.allclose(sum(np.exp(fn.log_prob(jnp.full(shape, told))) for told in (0.0, 1.0)), 1, atol=1e-3):
         return None
 
     def log_probability(data: tuple, predictor: jax.Array, yes: float) -> jax.Array:

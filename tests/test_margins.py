@@ -123,6 +123,10 @@ def test_classes_are_learned_and_predicted(margin):
     assert np.mean(found.label == names[90:]) > 0.85
     np.testing.assert_allclose(found.probabilities.sum(1), 1, rtol=1e-4)
     assert np.mean(fit.predict(corpus[90:], rule="plug-in").label == names[90:]) > 0.85
+    if margin == "binary":
+        chosen = fit.select(keep=2)
+        assert chosen.kept.sum() == 2 and np.isfinite(chosen.path).all()
+        assert chosen.errors(corpus[90:], names[90:])["error"].iloc[-1] < 0.15
 
 
 @each(NUMBERS)
