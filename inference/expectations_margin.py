@@ -48,10 +48,8 @@ class MarginResponse:
 
     def __init__(self, reading: Reading) -> None:
         self.reading = reading
-        if len(reading.below) > 1:
-            other = next(name for name in reading.below if reading.family(name) not in LOSSES)
-            refuse(reading, other, "it is a second response beside a margin")
-        (self.name,) = reading.below
+        self.name = next(name for name in reading.below if reading.family(name) in LOSSES)
+        self.others = [name for name in reading.below if name != self.name]
         self.loss = LOSSES[reading.family(self.name)]
         shapes = reading.predictor_shapes
         if not reading.linear or len(shapes) != 1 or len(shapes[0]) > 1:
@@ -136,6 +134,10 @@ class MarginWords:
         self.reading, self.settings = reading, settings
         self.theta, self.topics, self.alpha = read_words(reading, settings)
         self.response = MarginResponse(reading)
+        if self.response.others:
+            refuse(
+                reading, self.response.others[0], f"it is a second response beside the margin {self.response.name!r}"
+            )
         known = {self.theta, self.topics.name, self.response.name, self.response.eta}
         if extra := sorted((set(reading.latent) | set(reading.observed)) - known):
             refuse(reading, extra[0], "it is neither part of the words nor of their margin")

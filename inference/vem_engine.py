@@ -5,7 +5,8 @@ The engine reads the story and takes the form that fits:
 * words alone: a Dirichlet theta for each document, Dirichlet topics (:mod:`.expectations_words`);
 * words and any response of one ``zbar @ eta`` (:mod:`.expectations_general`), or token by token for a normal one with mean
   ``zbar @ eta`` (:mod:`.expectations_normal`);
-* words and a margin of ``zbar @ eta`` (:mod:`.expectations_margin`);
+* words and a margin of ``zbar @ eta`` (:mod:`.expectations_margin`), with a normal response beside it
+  (:mod:`.expectations_margin_normal`);
 * one discrete z a document and Dirichlet sites (:mod:`.expectations_enumerated`).
 
 A form has ``start(rng)``, ``expect(state, fresh)`` (the E-step), ``maximise(state, fresh)`` (the M-step),
@@ -33,6 +34,7 @@ from .expectations import Marginals, Settings
 from .expectations_enumerated import Enumerated
 from .expectations_general import GlmWords
 from .expectations_margin import MarginWords, is_margin
+from .expectations_margin_normal import MarginNormalWords
 from .expectations_normal import NormalWords
 from .expectations_words import Words, fold_in
 from .reading import Reading, read
@@ -152,7 +154,7 @@ def _form(reading: Reading, settings: Settings, order: str) -> Form:
     if not reading.below:
         return Words(reading, settings)
     if is_margin(reading):
-        return MarginWords(reading, settings)
+        return (MarginWords if len(reading.below) == 1 else MarginNormalWords)(reading, settings)
     return NormalWords(reading, settings) if order == "sequential" else GlmWords(reading, settings)
 
 
@@ -230,7 +232,11 @@ def _draw(marginals: Marginals, rng: np.random.Generator, num_draws: int) -> dic
         uniform = rng.random((draws, *ends.shape[:-1], 1))
         posterior[name] = (uniform > ends).sum(-1, dtype=np.int32)[None]
     for name, (mean, variance) in marginals.normal.items():
-        posterior[name] = rng.normal(mean, np.sqrt(variance), (1, draws, *mean.shape)).astype(np.float32)
+        if variance.ndim > mean.ndim:
+            drawn = rng.multivariate_normal(mean, variance, (1, draws))
+        else:
+            drawn = rng.normal(mean, np.sqrt(variance), (1, draws, *mean.shape))
+        posterior[name] = drawn.astype(np.float32)
     for name, value in marginals.point.items():
         posterior[name] = np.broadcast_to(np.asarray(value, np.float32), (1, draws, *value.shape))
     return posterior
