@@ -53,6 +53,8 @@ class AugmentedBlock(Block):
         if not reading.has_words or not reading.linear or len(self.sites) > 1 or reading.predictor_shapes != (shape,):
             return False
         (site,), values = self.sites, reading.few_values
+        if reading.latent[site].shape != (reading.num_topics, *shape):
+            return False
         below = [name for name in self.augmented if name in reading.below]
 
         def locations(eta: jax.Array) -> tuple[bool, list[jax.Array]]:
