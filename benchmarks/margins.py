@@ -17,13 +17,12 @@ anew for each seed, with the first number of topics asked for.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from measuring import circumstances, write_section
+from measuring import Results, add_options, circumstances, frame, write_section
 from responses import baselines
 from scipy import sparse
 
@@ -58,15 +57,12 @@ def machine(x, codes, classes, weight):
     """The margin's machine on features: coefficients [K, C] and the number of support vectors."""
     import jax.numpy as jnp
 
-    from topiczoo.inference.margin_solvers import CRAMMER_SINGER, HINGES, n_slack
+    from topiczoo.inference.margin_solvers import CRAMMER_SINGER, HINGES, n_slack, support_vectors
 
+    loss = HINGES if classes == 2 else CRAMMER_SINGER
     parameters = {"weight": jnp.float32(weight), "cost": jnp.float32(COST)}
-    outputs = 1 if classes == 2 else classes
-    found = n_slack(HINGES if classes == 2 else CRAMMER_SINGER, x, codes, np.ones((x.shape[1], outputs)), parameters)
-    held = np.abs(found.duals) > 1e-6 * weight
-    if classes > 2:
-        held[np.arange(len(codes)), codes] = False
-    return found.coefficients, int(held.sum())
+    found = n_slack(loss, x, codes, np.ones((x.shape[1], 1 if classes == 2 else classes)), parameters)
+    return found.coefficients, support_vectors(loss, found.duals, codes, parameters)
 
 
 def medlda(method, corpus, label, classes, train, test, topics, settings, seed):
@@ -156,12 +152,10 @@ def main() -> None:
     parser.add_argument("--methods", default="words,vem,lda+svm,gibbs")
     parser.add_argument("--topics", default=None)
     parser.add_argument("--seeds", default="0,1,2,3,4")
-    parser.add_argument("--into", type=Path, help="where results go; what is there is not run again")
-    parser.add_argument("--from", dest="files", nargs="*", type=Path, help="show results of earlier runs")
-    parser.add_argument("--write", action="store_true")
+    add_options(parser)
     arguments = parser.parse_args()
     if arguments.files:
-        found = pd.DataFrame([json.loads(line) for file in arguments.files for line in file.read_text().splitlines()])
+        found = frame(arguments.files)
         made = "`python benchmarks/margins.py --task T --methods M --into FILE`"
         text = f"{made}, shown by {circumstances(__file__, PACKAGES)}"
         text += f"\n\n{table(found)}\n\nMean ± standard deviation (number of seeds)."
@@ -171,23 +165,17 @@ def main() -> None:
         return
     data = load(arguments.data, arguments.task)
     topics = TOPICS[arguments.task] if arguments.topics is None else tuple(map(int, arguments.topics.split(",")))
+    results = Results(arguments.into, ("task", "method", "topics", "seed"))
     for seed in map(int, arguments.seeds.split(",")):
         for method in arguments.methods.split(","):
             settings = None
             for number in topics if method != "words" else (0,):
-                seen = arguments.into.read_text().splitlines() if arguments.into and arguments.into.exists() else []
-                done = {(r["task"], r["method"], r["topics"], r["seed"]): r["settings"] for r in map(json.loads, seen)}
                 place = arguments.task, method, number, 0 if method == "words" else seed
-                if place in done:
-                    settings = settings or done[place]
-                    continue
-                row = dict(zip(("task", "method", "topics", "seed"), place, strict=True))
-                row |= part(method, data, number, seed, settings)
-                settings = row["settings"]
-                print(json.dumps(row), flush=True)
-                if arguments.into:
-                    with arguments.into.open("a") as file:
-                        file.write(json.dumps(row) + "\n")
+                row = results.done().get(place)
+                if row is None:
+                    row = dict(zip(results.keys, place, strict=True)) | part(method, data, number, seed, settings)
+                    results.add(row)
+                settings = settings or row["settings"]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the benchmarks share: a process for each part, the machine in words, and sections of results.md."""
+"""What the benchmarks share: a process for each part, files of results, the machine in words, sections of results.md."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
+
 HERE = Path(__file__).resolve().parent
 
 
@@ -20,6 +22,41 @@ def run_part(script, name, **options):
     command = [sys.executable, script, "--part", name, *flags]
     output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     return json.loads(output.strip().split("\n")[-1])
+
+
+class Results:
+    """Rows of results in a file, one JSON object a line, so that a run goes on where an earlier one ended.
+
+    ``keys`` name what tells one part from another. Without a file rows are only printed.
+    """
+
+    def __init__(self, path, keys):
+        self.path, self.keys = path, keys
+
+    def done(self):
+        """The rows there are, by their keys; read anew, since another process may write to the file."""
+        if self.path is None or not self.path.exists():
+            return {}
+        rows = map(json.loads, self.path.read_text().splitlines())
+        return {tuple(row[key] for key in self.keys): row for row in rows}
+
+    def add(self, row):
+        print(json.dumps(row)[:300], flush=True)
+        if self.path is not None:
+            with self.path.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+
+
+def frame(paths):
+    """The rows of several files."""
+    return pd.DataFrame([json.loads(line) for path in paths for line in path.read_text().splitlines()])
+
+
+def add_options(parser):
+    """The options of every benchmark that runs part by part."""
+    parser.add_argument("--into", type=Path, help="where results go, one line each; what is there is not run again")
+    parser.add_argument("--from", dest="files", nargs="*", type=Path, help="show results of earlier runs")
+    parser.add_argument("--write", action="store_true", help="put what is shown into results.md")
 
 
 def circumstances(script, packages):

@@ -12,14 +12,12 @@ split of it (80/20), penalties by five-fold cross-validation. Intervals are cali
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from measuring import circumstances, write_section
+from measuring import Results, add_options, circumstances, frame, write_section
 from speed import load, predictive_r2
 
 TOPICS = (5, 10, 20, 30, 50)
@@ -213,13 +211,11 @@ def main() -> None:
     parser.add_argument("--topics", default=",".join(map(str, TOPICS)))
     parser.add_argument("--folds", default="0,1,2,3,4")
     parser.add_argument("--chains", type=int, default=4)
-    parser.add_argument("--into", type=Path, help="where results go, one line each; what is there is not run again")
-    parser.add_argument("--from", dest="files", nargs="*", type=Path, help="show results of earlier runs")
+    add_options(parser)
     parser.add_argument("--where", default=None, help="the machine of the earlier runs, in words")
-    parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     if arguments.files:
-        found = pd.DataFrame([json.loads(line) for file in arguments.files for line in file.read_text().splitlines()])
+        found = frame(arguments.files)
         where = arguments.where or circumstances(__file__, PACKAGES)
         text = f"{where}\n\n{table(found)}\n\nMean ± standard deviation (number of folds)."
         print(text)
@@ -227,21 +223,16 @@ def main() -> None:
             write_section("Ratings of films, five-fold cross-validation", text)
         return
     data = load(arguments.data)
-    seen = arguments.into.read_text() if arguments.into and arguments.into.exists() else ""
-    done = {(row["method"], row["fold"], row["topics"]) for row in map(json.loads, seen.splitlines())}
+    results = Results(arguments.into, ("method", "fold", "topics"))
     for method in arguments.methods.split(","):
         for topics in [None] if method in WITHOUT_TOPICS else map(int, arguments.topics.split(",")):
             for number in map(int, arguments.folds.split(",")):
-                if (method, number, topics) in done:
+                place = method, number, topics
+                if place in results.done():
                     continue
                 began = time.perf_counter()
-                row = {"method": method, "fold": number, "topics": topics}
-                row |= part(method, data, number, topics, arguments.chains)
-                row["seconds"] = time.perf_counter() - began
-                print(json.dumps(row), flush=True)
-                if arguments.into:
-                    with arguments.into.open("a") as file:
-                        file.write(json.dumps(row) + "\n")
+                row = dict(zip(results.keys, place, strict=True)) | part(method, data, number, topics, arguments.chains)
+                results.add(row | {"seconds": time.perf_counter() - began})
 
 
 if __name__ == "__main__":

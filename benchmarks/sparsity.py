@@ -19,13 +19,12 @@ pipeline's priors are chosen among the same candidates on a fifth of the trainin
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from measuring import circumstances, write_section
+from measuring import Results, add_options, circumstances, frame, write_section
 from scipy import sparse
 
 PACKAGES = ("topiczoo", "jax", "numpyro", "scikit-learn")
@@ -200,13 +199,11 @@ def main() -> None:
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--topics", default=None)
     parser.add_argument("--seeds", default="0,1,2,3,4")
-    parser.add_argument("--into", type=Path, required=False, help="where results go; what is there is not run again")
-    parser.add_argument("--from", dest="files", nargs="*", type=Path, help="show results of earlier runs")
-    parser.add_argument("--write", action="store_true")
+    add_options(parser)
     arguments = parser.parse_args()
     task = arguments.task
     if arguments.files:
-        found = pd.DataFrame([json.loads(line) for file in arguments.files for line in file.read_text().splitlines()])
+        found = frame(arguments.files)
         made = f"`python benchmarks/sparsity.py --task {task} --topics K --seeds S --into FILE`, a process a core, shown by "
         text = f"{made}{circumstances(__file__, PACKAGES)}\n\n{table(found, task)}\n\n{curve(found, task)}\n\n"
         text += "Mean ± standard deviation (number of seeds); each with the coefficients kept and an intercept."
@@ -216,26 +213,22 @@ def main() -> None:
         return
     data = load(arguments.data, task)
     topics = TOPICS[task] if arguments.topics is None else tuple(map(int, arguments.topics.split(",")))
+    results = Results(arguments.into, ("task", "method", "topics", "seed"))
     for seed in map(int, arguments.seeds.split(",")):
         for method in arguments.methods.split(","):
             chosen = None
             for number in topics if method != "dense" else [k for k in topics if k in DENSE_TOPICS[task]]:
-                seen = arguments.into.read_text().splitlines() if arguments.into and arguments.into.exists() else []
-                done = {(r["task"], r["method"], r["topics"], r["seed"]): r["prior"] for r in map(json.loads, seen)}
-                if (task, method, number, seed) in done:
-                    chosen = chosen or tuple(done[task, method, number, seed])
-                    continue
+                done, place = results.done(), (task, method, number, seed)
                 if method == "dense":
-                    chosen = next((p for (t, m, _, s), p in done.items() if (t, m, s) == (task, "sstm", seed)), None)
-                began = time.perf_counter()
-                row = {"task": task, "method": method, "topics": number, "seed": seed}
-                row |= part(method, data, task, number, seed, chosen)
-                chosen = tuple(row["prior"])
-                row["seconds"] = time.perf_counter() - began
-                print(json.dumps(row)[:200], flush=True)
-                if arguments.into:
-                    with arguments.into.open("a") as file:
-                        file.write(json.dumps(row) + "\n")
+                    chosen = next(
+                        (r["prior"] for (t, m, _, s), r in done.items() if (t, m, s) == (task, "sstm", seed)), None
+                    )
+                row = done.get(place)
+                if row is None:
+                    began = time.perf_counter()
+                    row = dict(zip(results.keys, place, strict=True)) | part(method, data, task, number, seed, chosen)
+                    results.add(row | {"seconds": time.perf_counter() - began})
+                chosen = chosen or tuple(row["prior"])
 
 
 if __name__ == "__main__":

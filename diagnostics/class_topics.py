@@ -91,8 +91,8 @@ class ClassTopics:
         rows = np.random.default_rng(seed).permutation(len(self.labels))[:most]
         perplexity = min(30.0, max(1.0, (len(rows) - 1) / 3))
         # square roots: distances between them are Hellinger's
-        start = {"init": "pca", "random_state": seed} if self.proportions.shape[1] > 1 else {"init": "random"}
-        places = TSNE(2, perplexity=perplexity, **start).fit_transform(np.sqrt(self.proportions[rows]))
+        method = TSNE(2, perplexity=perplexity, init="random", random_state=seed)
+        places = method.fit_transform(np.sqrt(self.proportions[rows]))
         figure, axis = plt.subplots(figsize=(6, 5), layout="constrained")
         names = np.unique(self.labels)
         for i, name in enumerate(names):

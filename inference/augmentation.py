@@ -241,7 +241,7 @@ class BinaryMargin(Margin):
     """Two classes."""
 
     def location(self, fn: Any, value: jax.Array) -> jax.Array:
-        return fn.score
+        return fn.scores
 
     def hinges(self, fn: Any, value: jax.Array, column: Any) -> tuple[jax.Array, jax.Array]:
         slope = (1 - 2.0 * value)[None]

@@ -64,6 +64,16 @@ def unwrap(fn: Distribution) -> Distribution:
     return fn
 
 
+def coefficients_site(reading: Reading, response: str) -> str:
+    """The site whose value is the eta of the story's first ``zbar @ eta``."""
+    answer = Answer(lambda theta: theta)
+    trace = run(reading.story, reading.few_documents, reading.few_y, reading.few_values, answer)
+    for name in reading.latent:
+        if trace[name]["value"] is answer.coefficients[0]:
+            return name
+    refuse(reading, response, "the eta of its zbar @ eta is computed, not a site itself")
+
+
 def require_dirichlet(reading: Reading, name: str) -> None:
     """The site is a Dirichlet whose concentration depends on no other site."""
     site = reading.latent[name]

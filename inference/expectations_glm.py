@@ -30,7 +30,7 @@ from jax.sharding import Mesh
 
 from topiczoo.corpora.layouts import documents
 
-from .expectations import refuse
+from .expectations import coefficients_site, refuse
 from .expectations_words import Chunk, PairBlocks, Weighed, out_of_logs, phi_at
 from .marginal import sigma_points
 from .reading import ZBAR, Answer, Reading, run, total
@@ -56,7 +56,7 @@ class GlmResponse:
         if not reading.linear or len(reading.predictor_shapes) != 1 or len(reading.predictor_shapes[0]) > 1:
             refuse(reading, first, "it uses zbar otherwise than through one zbar @ eta, eta [K] or [K, C]")
         reading.refuse_linked_documents()
-        self.eta = self._coefficients(first)
+        self.eta = coefficients_site(reading, first)
         self.shape = reading.latent[self.eta].shape  # [K] or [K, C]
         read = set().union(*(reading.parents[name] for name in reading.below)) - {ZBAR}
         self.others = sorted((read & set(reading.latent)) - {self.eta})
@@ -82,14 +82,6 @@ class GlmResponse:
         places = jnp.asarray([[-1.5, 0.2, 0.9], [0.7, -0.4, 1.4]])
         second, third = (np.asarray(jax.jit(jax.vmap(f))(places)) for f in (bend, derivative(bend)))
         return bool((second <= 0).all() and second.min() < 0 and np.allclose(second, third, rtol=1e-4, atol=1e-6))
-
-    def _coefficients(self, response: str) -> str:
-        reading, answer = self.reading, Answer(lambda theta: theta)
-        trace = run(reading.story, reading.few_documents, reading.few_y, reading.few_values, answer)
-        for name in reading.latent:
-            if trace[name]["value"] is answer.coefficients[0]:
-                return name
-        refuse(reading, response, "the eta of its zbar @ eta is computed, not a site itself")
 
     def start(self) -> dict[str, jax.Array]:
         """eta on a grid, as in the paper's section 3; the rest at feasible values."""

@@ -19,15 +19,14 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
-from topiczoo.corpora.layouts import distinct_pairs, documents
+from topiczoo.corpora.layouts import documents
 from topiczoo.models.margins import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgainstAll
 
-from .expectations import Marginals, Settings, dirichlet_bound, expected_log, fit_alpha, refuse, unwrap
-from .expectations_words import pair_blocks, read_words, settle
-from .margin_solvers import CRAMMER_SINGER, HINGES, TUBE, Loss, n_slack, one_slack
+from .expectations import Marginals, Settings, coefficients_site, refuse, unwrap
+from .expectations_tilted import TiltedWords
+from .margin_solvers import CRAMMER_SINGER, HINGES, TUBE, Loss, support_vectors
 from .reading import ZBAR, Answer, Reading, run
 from .starting import topics_by_response
-from .sweep import mesh_of_devices
 
 LOSSES: dict[Any, Loss] = {
     EpsilonInsensitive: TUBE,
@@ -55,7 +54,7 @@ class MarginResponse:
         if not reading.linear or len(shapes) != 1 or len(shapes[0]) > 1:
             refuse(reading, self.name, "it uses zbar otherwise than through one zbar @ eta, eta [K] or [K, C]")
         self.outputs = shapes[0][0] if shapes[0] else 1
-        self.eta = self._coefficients()
+        self.eta = coefficients_site(reading, self.name)
         if others := sorted(reading.parents[self.name] - {ZBAR, self.name, self.eta}):
             refuse(reading, others[0], f"the margin {self.name!r} reads it")
         if above := sorted(reading.parents[self.eta] - {self.eta}):
@@ -71,14 +70,6 @@ class MarginResponse:
         self.scale = np.broadcast_to(np.asarray(prior.scale, float), self.shape).reshape(columns)
         self._read_targets()
 
-    def _coefficients(self) -> str:
-        reading, answer = self.reading, Answer(lambda theta: theta)
-        trace = run(reading.story, reading.few_documents, reading.few_y, reading.few_values, answer)
-        for name in reading.latent:
-            if trace[name]["value"] is answer.coefficients[0]:
-                return name
-        refuse(reading, self.name, "the eta of its zbar @ eta is computed, not a site itself")
-
     def _read_targets(self) -> None:
         """Targets, labelled documents and the loss's parameters; scores must be the predictor itself."""
         reading = self.reading
@@ -88,7 +79,7 @@ class MarginResponse:
             trace = run(reading.story, corpus, y, {}, Answer(lambda theta: theta, [x]))
             fn = unwrap(trace[self.name]["fn"])
             parts = {name: getattr(fn, name) for name in ("weight", "cost", "epsilon") if hasattr(fn, name)}
-            places = [getattr(fn, name) for name in ("loc", "score", "scores") if hasattr(fn, name)]
+            places = [getattr(fn, name) for name in ("loc", "scores") if hasattr(fn, name)]
             return trace[self.name]["value"], parts, places[0]
 
         num_documents = len(reading.corpus)
@@ -125,25 +116,18 @@ class MarginState(NamedTuple):
     duals: np.ndarray  # [D, C], 0 where unlabelled
 
 
-class MarginWords:
+class MarginWords(TiltedWords):
     """Stories of a Dirichlet theta for each document, Dirichlet topics, and one margin of zbar @ eta."""
 
-    monotone = False
-
     def __init__(self, reading: Reading, settings: Settings) -> None:
-        self.reading, self.settings = reading, settings
-        self.theta, self.topics, self.alpha = read_words(reading, settings)
+        super().__init__(reading, settings)
         self.response = MarginResponse(reading)
+        self.labelled = self.response.labelled
         if self.response.others:
             refuse(
                 reading, self.response.others[0], f"it is a second response beside the margin {self.response.name!r}"
             )
-        known = {self.theta, self.topics.name, self.response.name, self.response.eta}
-        if extra := sorted((set(reading.latent) | set(reading.observed)) - known):
-            refuse(reading, extra[0], "it is neither part of the words nor of their margin")
-        self.num_topics = len(self.topics.prior)
-        self.pairs = pair_blocks(distinct_pairs(reading.corpus), *reading.corpus.counts.shape)
-        self.lengths = reading.corpus.lengths.astype(np.float64)
+        self.refuse_others({self.response.name, self.response.eta}, "margin")
 
     def start(self, rng: np.random.Generator) -> MarginState:
         """Coefficients 0, as in the paper; topics by the response, or uniform plus noise."""
@@ -172,57 +156,33 @@ class MarginWords:
 
     def tilt(self, state: MarginState) -> np.ndarray:
         """What each word of a document gains in each topic, [D, K]."""
-        return -(state.duals @ state.coefficients.T) / np.maximum(self.lengths, 1.0)[:, None]
+        return -(state.duals @ state.coefficients.T) / self.lengths[:, None]
 
     def expect(self, state: MarginState, fresh: bool) -> MarginState:
-        log_beta = jnp.asarray(self.topics.log_mean(state.topics).T, jnp.float32)
-        shape = len(self.lengths), self.num_topics
-        alpha = jnp.broadcast_to(jnp.asarray(state.alpha, jnp.float32), shape)
-        start = state.gamma
-        if fresh or start is None:
-            start = alpha + jnp.asarray(self.lengths, jnp.float32)[:, None] / self.num_topics
-        limits = self.settings.e_tolerance, self.settings.e_iterations
-        where: dict[str, Any] = {"deepest": self.pairs.deepest, "mesh": mesh_of_devices()}
-        tilt = self.tilt(state)
-        gamma, words, counts = settle(
-            self.pairs, log_beta, alpha, start, *limits, jnp.asarray(tilt, jnp.float32), **where
-        )
-        posterior = np.asarray(gamma, np.float64)
-        gained = ((posterior - state.alpha) * tilt).sum(1)  # by the tilt, which is no part of the bound of the words
-        bound = np.asarray(words, np.float64) - gained + dirichlet_bound(state.alpha, posterior)
-        return state._replace(gamma=gamma, counts=np.asarray(counts, np.float64).T, words=bound)
-
-    def mean_topics(self, state: MarginState) -> np.ndarray:
-        """E[zbar], [D, K]."""
-        return (np.asarray(state.gamma, np.float64) - state.alpha) / np.maximum(self.lengths, 1.0)[:, None]
+        return self.settled(state, self.first_gamma(state, fresh), self.tilt(state), self.settings.e_iterations)
 
     def maximise(self, state: MarginState, fresh: bool) -> MarginState:
-        alpha, response = state.alpha, self.response
-        if self.settings.estimate_alpha and not fresh:
-            alpha = fit_alpha(alpha, expected_log(np.asarray(state.gamma, np.float64)))
-        x, variance = self.mean_topics(state)[response.labelled], state.variance
+        response, variance = self.response, state.variance
         if response.laplace:
             second = state.coefficients**2 + variance
             variance = np.maximum(response.scale * np.sqrt(second), SMALLEST_VARIANCE * response.scale**2)
-        problem = response.loss, x, response.target, variance, response.parameters
-        if self.settings.slack == "one":
-            found = one_slack(*problem)
-        else:
-            found = n_slack(*problem, state.duals[response.labelled])
-        duals = np.zeros_like(state.duals)
-        duals[response.labelled] = found.duals
-        topics = self.topics.update(state.counts)
+        x = self.mean_topics(state)[self.labelled]
+        found, duals = self.machine(state, response.loss, x, response.target, variance, response.parameters)
+        alpha, topics = self.next_alpha(state, fresh), self.topics.update(state.counts)
         return state._replace(
             topics=topics, alpha=alpha, coefficients=found.coefficients.astype(float), variance=variance, duals=duals
         )
 
-    def bound(self, state: MarginState) -> float:
-        """Minus the objective; the divergence of q(eta) is that from the normal prior with the variances of now."""
+    def margin_bound(self, state: MarginState) -> float:
+        """Minus the machine's objective, at the normal prior with the variances of now."""
         response = self.response
-        scores = jnp.asarray(self.mean_topics(state)[response.labelled] @ state.coefficients, jnp.float32)
-        loss = float(response.loss.value(scores, jnp.asarray(response.target), response.parameters).sum())
-        penalty = (state.coefficients**2 / state.variance).sum() / 2
-        return float(state.words.sum()) + self.topics.bound(state.topics) - float(penalty) - loss
+        scores = jnp.asarray(self.mean_topics(state)[self.labelled] @ state.coefficients, jnp.float32)
+        loss = response.loss.value(scores, jnp.asarray(response.target), response.parameters).sum()
+        return -float((state.coefficients**2 / state.variance).sum() / 2) - float(loss)
+
+    def bound(self, state: MarginState) -> float:
+        """Minus the objective."""
+        return float(state.words.sum()) + self.topics.bound(state.topics) + self.margin_bound(state)
 
     def marginals(self, state: MarginState) -> Marginals:
         marginals = Marginals(dirichlet={self.theta: np.asarray(state.gamma)})
@@ -232,8 +192,7 @@ class MarginWords:
         return marginals
 
     def report(self, state: MarginState) -> dict[str, Any]:
-        """For the fit's info: documents (with a class, where there are several) whose dual is not 0."""
-        held = np.abs(state.duals) > 1e-6 * float(self.response.parameters["weight"])
-        if self.response.loss is CRAMMER_SINGER:  # a support vector is a document with a class that is not its own
-            held[self.response.labelled, self.response.target] = False
-        return {"support_vectors": int(held.sum()), "tilt": float(np.abs(self.tilt(state)).max())}
+        """For the fit's info."""
+        response, own = self.response, state.duals[self.labelled]
+        held = support_vectors(response.loss, own, response.target, response.parameters)
+        return {"support_vectors": held, "tilt": float(np.abs(self.tilt(state)).max())}

@@ -19,17 +19,16 @@ import numpy as np
 import numpyro.distributions as dist
 from jax.sharding import Mesh
 
-from topiczoo.corpora.layouts import distinct_pairs
-
-from .expectations import Marginals, Settings, dirichlet_bound, expected_log, fit_alpha, refuse
+from .expectations import Marginals, Settings, refuse
 from .expectations_margin import MarginResponse
 from .expectations_response import NormalResponse
-from .expectations_words import Chunk, PairBlocks, Weighed, out_of_logs, pair_blocks, read_words, settle
-from .margin_solvers import TUBE, n_slack, one_slack
+from .expectations_tilted import TiltedWords
+from .expectations_words import Chunk, PairBlocks, Weighed, out_of_logs
+from .margin_solvers import TUBE, support_vectors
 from .reading import Reading
 from .special import digamma
 from .starting import topics_by_response
-from .sweep import CHUNK, look_up, mesh_of_devices, over_shards, room, with_margin
+from .sweep import CHUNK, look_up, over_shards, room, with_margin
 
 ROUNDS = 4  # of the normal response's slope within an E-step
 
@@ -89,29 +88,21 @@ class MarginNormalState(NamedTuple):
     gram: np.ndarray  # [K, K] E[A'A] of the labelled documents
     coefficients: np.ndarray  # [K] lambda
     covariance: np.ndarray  # [K, K] Sigma
-    duals: np.ndarray  # [D], 0 where unlabelled
+    duals: np.ndarray  # [D, 1], 0 where unlabelled
     spread: float  # value of the site behind the scale
 
 
-class MarginNormalWords:
+class MarginNormalWords(TiltedWords):
     """Stories of a Dirichlet theta for each document, Dirichlet topics, one normal response and one margin of zbar @ eta."""
 
-    monotone = False
-
     def __init__(self, reading: Reading, settings: Settings) -> None:
-        self.reading, self.settings = reading, settings
-        self.theta, self.topics, self.alpha = read_words(reading, settings)
+        super().__init__(reading, settings)
         self.normal, self.margin = _NormalBeside(reading, settings.point), MarginResponse(reading)
         if self.margin.loss is not TUBE or self.margin.laplace:
             refuse(
                 reading, self.margin.eta, "beside a normal response it needs a normal prior and a margin for numbers"
             )
-        known = {self.theta, self.topics.name, self.margin.name, *self.normal.sites}
-        if extra := sorted((set(reading.latent) | set(reading.observed)) - known):
-            refuse(reading, extra[0], "it is neither part of the words nor of their response and margin")
-        self.num_topics = len(self.topics.prior)
-        self.pairs = pair_blocks(distinct_pairs(reading.corpus), *reading.corpus.counts.shape)
-        self.lengths = np.maximum(reading.corpus.lengths.astype(np.float64), 1.0)
+        self.refuse_others({self.margin.name, *self.normal.sites}, "response and margin")
         self.labelled, self.variance = self.margin.labelled, self.margin.scale[:, 0] ** 2
         self.y = np.where(self.labelled, self.normal.target, 0.0)
 
@@ -123,7 +114,7 @@ class MarginNormalWords:
         nothing, num_topics = np.zeros(0), self.num_topics
         return MarginNormalState(
             self.topics.start(rng, counts), self.alpha, None, nothing, nothing, nothing, np.linspace(-1, 1, num_topics),
-            1e-4 * np.eye(num_topics), np.zeros(len(self.lengths)), self.normal.first_spread(),
+            1e-4 * np.eye(num_topics), np.zeros((len(self.lengths), 1)), self.normal.first_spread(),
         )  # fmt: skip
 
     def _noise(self, state: MarginNormalState) -> float:
@@ -134,71 +125,48 @@ class MarginNormalWords:
         """Equation 14 at given mean topics, [D, K]; of a word's own part of them the mean is taken."""
         noise, length = self._noise(state), self.lengths[:, None]
         second = state.covariance + np.outer(state.coefficients, state.coefficients)
-        linear = (self.y / noise - state.duals)[:, None] * state.coefficients / length
+        linear = (self.y / noise - state.duals[:, 0])[:, None] * state.coefficients / length
         others = ((length - 1) * (mean_topics @ second) + np.diag(second) / 2) / (length**2 * noise)
         return np.where(self.labelled[:, None], linear - others, 0.0)
 
     def expect(self, state: MarginNormalState, fresh: bool) -> MarginNormalState:
-        log_beta = jnp.asarray(self.topics.log_mean(state.topics).T, jnp.float32)
-        shape = len(self.lengths), self.num_topics
-        alpha = jnp.broadcast_to(jnp.asarray(state.alpha, jnp.float32), shape)
-        gamma = state.gamma
-        if fresh or gamma is None:
-            gamma = alpha + jnp.asarray(self.lengths, jnp.float32)[:, None] / self.num_topics
-        steps = max(1, self.settings.e_iterations // ROUNDS)
-        where: dict[str, Any] = {"deepest": self.pairs.deepest, "mesh": mesh_of_devices()}
-        mean_topics = self._mean_topics(gamma, state.alpha)
+        new = state._replace(gamma=self.first_gamma(state, fresh))
+        mean_topics = self.mean_topics(new)
         for _ in range(ROUNDS):
-            tilt = jnp.asarray(self.tilt(state, mean_topics), jnp.float32)
-            limits = self.settings.e_tolerance, steps
-            gamma, words, counts = settle(self.pairs, log_beta, alpha, gamma, *limits, tilt, **where)
-            mean_topics = (mean_topics + self._mean_topics(gamma, state.alpha)) / 2
-        posterior = np.asarray(gamma, np.float64)
-        gained = ((posterior - state.alpha) * np.asarray(tilt, np.float64)).sum(1)
-        bound = np.asarray(words, np.float64) - gained + dirichlet_bound(state.alpha, posterior)
-        log_weight = digamma(gamma) - digamma(gamma.sum(-1, keepdims=True)) + tilt
+            tilt = self.tilt(state, mean_topics)
+            new = self.settled(new, new.gamma, tilt, max(1, self.settings.e_iterations // ROUNDS))
+            mean_topics = (mean_topics + self.mean_topics(new)) / 2
+        log_weight = digamma(new.gamma) - digamma(new.gamma.sum(-1, keepdims=True)) + jnp.asarray(tilt, jnp.float32)
         weight = jnp.asarray(np.where(self.labelled, self.lengths**-2, 0.0), jnp.float32)
-        same = np.asarray(sums_of_products(self.pairs, log_beta, log_weight, weight, **where), np.float64)
-        x = self._mean_topics(gamma, state.alpha)[self.labelled]
-        gram = x.T @ x + np.diag((x / self.lengths[self.labelled, None]).sum(0)) - same
-        return state._replace(gamma=gamma, counts=np.asarray(counts, np.float64).T, words=bound, gram=gram)
-
-    def _mean_topics(self, gamma: Any, alpha: np.ndarray) -> np.ndarray:
-        return (np.asarray(gamma, np.float64) - alpha) / self.lengths[:, None]
+        same = sums_of_products(self.pairs, self.log_beta(state), log_weight, weight, **self.where)
+        x = self.mean_topics(new)[self.labelled]
+        once = np.diag((x / self.lengths[self.labelled, None]).sum(0))
+        return new._replace(gram=x.T @ x + once - np.asarray(same, np.float64))
 
     def maximise(self, state: MarginNormalState, fresh: bool) -> MarginNormalState:
-        alpha = state.alpha
-        if self.settings.estimate_alpha and not fresh:
-            alpha = fit_alpha(alpha, expected_log(np.asarray(state.gamma, np.float64)))
-        x, y = self._mean_topics(state.gamma, state.alpha)[self.labelled], self.y[self.labelled]
+        x, y = self.mean_topics(state)[self.labelled], self.y[self.labelled]
         noise = self._noise(state)
         root = np.linalg.cholesky(np.diag(1 / self.variance) + state.gram / noise)
         covariance = np.linalg.solve(root.T, np.linalg.solve(root, np.eye(self.num_topics)))
         centre = covariance @ (x.T @ y) / noise
-        features = np.linalg.solve(root, x.T).T
-        problem = TUBE, features, y - x @ centre, np.ones((self.num_topics, 1)), self.margin.parameters
-        if self.settings.slack == "one":
-            found = one_slack(*problem)
-        else:
-            found = n_slack(*problem, state.duals[self.labelled, None])
-        duals = np.zeros_like(state.duals)
-        duals[self.labelled] = found.duals[:, 0]
+        features, ones = np.linalg.solve(root, x.T).T, np.ones((self.num_topics, 1))
+        found, duals = self.machine(state, TUBE, features, y - x @ centre, ones, self.margin.parameters)
         coefficients = centre + np.linalg.solve(root.T, found.coefficients[:, 0].astype(float))
-        state = state._replace(coefficients=coefficients, covariance=covariance, duals=duals)
-        residual = np.full(len(self.lengths), self._residual(state) / max(self.labelled.sum(), 1))
+        moved = state._replace(coefficients=coefficients, covariance=covariance, duals=duals)
+        residual = np.full(len(self.lengths), self._residual(moved) / max(self.labelled.sum(), 1))
         spread, topics = self.normal.spread_given(residual, state.spread), self.topics.update(state.counts)
-        return state._replace(spread=spread, topics=topics, alpha=alpha)
+        return moved._replace(spread=spread, topics=topics, alpha=self.next_alpha(state, fresh))
 
     def _residual(self, state: MarginNormalState) -> float:
         """sum_d E[(y_d - eta . zbar_d)^2], equation 11."""
-        x, y = self._mean_topics(state.gamma, state.alpha)[self.labelled], self.y[self.labelled]
+        x, y = self.mean_topics(state)[self.labelled], self.y[self.labelled]
         second = state.covariance + np.outer(state.coefficients, state.coefficients)
         return float(y @ y - 2 * y @ (x @ state.coefficients) + (state.gram * second).sum())
 
     def bound(self, state: MarginNormalState) -> float:
         """Minus the objective."""
         noise, number = self._noise(state), int(self.labelled.sum())
-        scores = self._mean_topics(state.gamma, state.alpha)[self.labelled] @ state.coefficients
+        scores = self.mean_topics(state)[self.labelled] @ state.coefficients
         target, parameters = jnp.asarray(self.y[self.labelled], jnp.float32), self.margin.parameters
         loss = float(TUBE.value(jnp.asarray(scores, jnp.float32)[:, None], target, parameters).sum())
         response = -0.5 * number * np.log(2 * np.pi * noise) - self._residual(state) / (2 * noise)
@@ -216,5 +184,6 @@ class MarginNormalWords:
         return marginals
 
     def report(self, state: MarginNormalState) -> dict[str, Any]:
-        """For the fit's info: documents whose dual is not 0."""
-        return {"support_vectors": int((np.abs(state.duals) > 1e-6 * float(self.margin.parameters["weight"])).sum())}
+        """For the fit's info."""
+        own, parameters = state.duals[self.labelled], self.margin.parameters
+        return {"support_vectors": support_vectors(TUBE, own, self.y[self.labelled], parameters)}

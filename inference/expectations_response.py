@@ -18,7 +18,7 @@ from scipy.optimize import minimize_scalar
 
 from topiczoo.corpora.layouts import documents
 
-from .expectations import refuse, unwrap
+from .expectations import coefficients_site, refuse, unwrap
 from .reading import ZBAR, Answer, Reading, log_prob, run
 
 
@@ -37,7 +37,8 @@ class NormalResponse:
     def __init__(self, reading: Reading, point: str) -> None:
         self.reading, self.map = reading, point == "map"
         self.name = self._one_site()
-        self.eta = self._coefficients()
+        self._check_family()
+        self.eta = coefficients_site(reading, self.name)
         self.spread = self._spread_site()
         self.sites = {self.name, self.eta} | ({self.spread} if self.spread else set())
         self._check_location()
@@ -69,22 +70,13 @@ class NormalResponse:
             refuse(reading, name, f"its eta has shape [{', '.join(map(str, shape))}] where [K] is needed")
         return name
 
-    def _coefficients(self) -> str:
-        reading = self.reading
-        answer = Answer(lambda theta: theta)
-        trace = run(reading.story, reading.few_documents, reading.few_y, reading.few_values, answer)
-        self._priors = {name: trace[name]["fn"] for name in reading.latent}
-        family = unwrap(trace[self.name]["fn"])
-        if not isinstance(family, dist.Normal):
+    def _check_family(self) -> None:
+        if not issubclass(family := self.reading.family(self.name), dist.Normal):
             refuse(
-                reading,
+                self.reading,
                 self.name,
-                f"its distribution is {type(family).__name__} where a Normal is needed (order='parallel' serves it)",
+                f"its distribution is {family.__name__} where a Normal is needed (order='parallel' serves it)",
             )
-        for name in reading.latent:
-            if trace[name]["value"] is answer.coefficients[0]:
-                return name
-        refuse(reading, self.name, "the eta of its zbar @ eta is computed, not a site itself")
 
     def _spread_site(self) -> str | None:
         reading = self.reading
@@ -116,7 +108,7 @@ class NormalResponse:
 
     def _another(self, name: str) -> dict[str, jax.Array]:
         """A value of the site other than the reading's."""
-        value, bijection = self.reading.few_values[name], biject_to(self._priors[name].support)
+        value, bijection = self.reading.few_values[name], biject_to(self.reading.latent[name].fn.support)
         return {name: bijection(bijection.inv(value) + jnp.linspace(0.3, 0.9, value.size).reshape(value.shape))}
 
     def _few(self, values: Mapping[str, jax.Array] | None = None, predictor: jax.Array | None = None) -> Look:
@@ -144,7 +136,7 @@ class NormalResponse:
         shape = self.reading.latent[self.eta].shape
         if not self.map:
             return np.zeros(shape), np.zeros(shape)
-        prior = unwrap(self._priors[self.eta])
+        prior = unwrap(self.reading.latent[self.eta].fn)
         if not isinstance(prior, dist.Normal):
             refuse(
                 self.reading, self.eta, f"its prior is {type(prior).__name__} where a Normal is needed (point='mle' "
@@ -180,7 +172,7 @@ class NormalResponse:
         """(11): the best spread given E[(y_d - mean_d)^2], found in one dimension; with its prior unless mle."""
         if self.spread is None:
             return spread
-        bijection = biject_to(self._priors[self.spread].support)
+        bijection = biject_to(self.reading.latent[self.spread].fn.support)
         with_prior = self.map if prior is None else prior
 
         def loss(u: float) -> float:

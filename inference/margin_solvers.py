@@ -5,8 +5,8 @@ With features x_d [K], coefficients lambda [K, C], prior variances V [K, C] and 
     primal  sum lambda^2 / (2 V) + sum_d l_d(lambda' x_d)
     dual    -sum V (X'A)^2 / 2 - sum_d l*_d(a_d),    lambda = -V X'A
 
-where a_d [C] is a subgradient of document d's loss at the optimum. The loss is known by two functions: its value and
-subgradient, and the proximal step of its conjugate, argmin_a q |a - v|^2 / 2 + l*(a). A loss is scaled by ``weight``.
+where a_d [C] is a subgradient of document d's loss at the optimum. A loss is known by four functions: its value, a
+subgradient, its conjugate l*, and the proximal step of that, argmin_a q |a - v|^2 / 2 + l*(a). It is scaled by ``weight``.
 
 Two ways to the same optimum: n-slack, coordinate ascent in the a_d one document after the other (Hsieh et al. 2008; Keerthi
 et al. 2008), and 1-slack, a cutting plane through all documents at a time (Joachims et al. 2009; Teo et al. 2010).
@@ -70,12 +70,8 @@ def _violations(scores: jax.Array, target: jax.Array, cost: jax.Array) -> jax.Ar
     return cost * away + scores - jnp.take_along_axis(scores, target[..., None], -1)
 
 
-def _one_hot(place: jax.Array, size: int) -> jax.Array:
-    return (jnp.arange(size) == place[..., None]).astype(jnp.float32)
-
-
 def _worst(scores: jax.Array, target: jax.Array, cost: jax.Array) -> jax.Array:
-    return _one_hot(_violations(scores, target, cost).argmax(-1), scores.shape[-1])
+    return jax.nn.one_hot(_violations(scores, target, cost).argmax(-1), scores.shape[-1])
 
 
 def _onto_simplex(v: jax.Array, size: jax.Array) -> jax.Array:
@@ -87,13 +83,13 @@ def _onto_simplex(v: jax.Array, size: jax.Array) -> jax.Array:
 
 
 def _crammer_singer_prox(v: jax.Array, q: jax.Array, target: jax.Array, p: dict) -> jax.Array:
-    own = _one_hot(target, v.shape[-1])
+    own = jax.nn.one_hot(target, v.shape[-1])
     return _onto_simplex(v + p["weight"] * own + p["cost"] / q * (1 - own), p["weight"]) - p["weight"] * own
 
 
 CRAMMER_SINGER = Loss(
     lambda f, y, p: p["weight"] * _violations(f, y, p["cost"]).max(-1),
-    lambda f, y, p: p["weight"] * (_worst(f, y, p["cost"]) - _one_hot(y, f.shape[-1])),
+    lambda f, y, p: p["weight"] * (_worst(f, y, p["cost"]) - jax.nn.one_hot(y, f.shape[-1])),
     lambda a, y, p: -p["cost"] * jnp.where(jnp.arange(a.shape[-1]) == y[..., None], 0.0, a).sum(-1),
     _crammer_singer_prox,
 )
@@ -136,20 +132,8 @@ def _epoch(
     _, moved = jax.lax.scan(one, coefficients, in_turn)
     duals = duals.at[order].set(moved)
     coefficients = -variance * (x.T @ duals)  # anew: rounding adds up
-    return duals, coefficients, *_values(loss, duals, coefficients, x, y, variance, parameters)
-
-
-def _values(
-    loss: Loss,
-    duals: jax.Array,
-    coefficients: jax.Array,
-    x: jax.Array,
-    y: jax.Array,
-    variance: jax.Array,
-    parameters: dict,
-) -> tuple[jax.Array, jax.Array]:
-    half = (coefficients**2 / variance).sum() / 2
-    return half + loss.value(x @ coefficients, y, parameters).sum(), -half - loss.conjugate(duals, y, parameters).sum()
+    half, lost = (coefficients**2 / variance).sum() / 2, loss.value(x @ coefficients, y, parameters).sum()
+    return duals, coefficients, half + lost, -half - loss.conjugate(duals, y, parameters).sum()
 
 
 def n_slack(
@@ -184,12 +168,12 @@ def one_slack(
     problem = jnp.asarray(x, jnp.float32), jnp.asarray(y), parameters
     coefficients = np.zeros(variance.shape)
     slopes, heights, duals = [np.zeros(variance.size)], [0.0], [np.zeros((len(x), variance.shape[1]), np.float32)]
-    shares, best = np.ones(1), (np.inf, coefficients)
-    for cuts in range(1, MOST_CUTS + 1):  # noqa: B007
+    shares, upper, best = np.ones(1), np.inf, coefficients
+    while True:
         total, own, slope, height = _cut(loss, jnp.asarray(coefficients, jnp.float32), *problem)
-        best = min(
-            best, (float((coefficients**2 / variance).sum() / 2 + total), coefficients), key=lambda pair: pair[0]
-        )
+        primal = float((coefficients**2 / variance).sum() / 2 + total)
+        if primal < upper:
+            upper, best = primal, coefficients
         slopes.append(np.asarray(slope, float).ravel())
         heights.append(float(height))
         duals.append(np.asarray(own))
@@ -198,10 +182,9 @@ def one_slack(
         shares = _best_shares(gram, offsets, np.append(shares, 0.0))
         coefficients = -(np.ravel(variance) * (shares @ planes)).reshape(variance.shape)
         lower = float(shares @ offsets - shares @ gram @ shares / 2)
-        if best[0] - lower <= gap * abs(best[0]):
+        if upper - lower <= gap * abs(upper) or len(slopes) > MOST_CUTS:
             break
-    mixed = np.tensordot(shares, np.array(duals), 1)
-    return Solution(best[1] if best[0] < np.inf else coefficients, mixed, best[0], best[0] - lower, cuts)
+    return Solution(best, np.tensordot(shares, np.array(duals), 1), upper, upper - lower, len(slopes) - 1)
 
 
 def _best_shares(gram: np.ndarray, offsets: np.ndarray, shares: np.ndarray) -> np.ndarray:
@@ -226,3 +209,11 @@ def residual(loss: Loss, solution: Solution, x: np.ndarray, y: np.ndarray, param
     scores = jnp.asarray(x, jnp.float32) @ jnp.asarray(solution.coefficients, jnp.float32)
     moved = loss.prox(jnp.asarray(solution.duals) + scores, jnp.float32(1.0), jnp.asarray(y), parameters)
     return float(jnp.abs(moved - solution.duals).max())
+
+
+def support_vectors(loss: Loss, duals: np.ndarray, y: np.ndarray, parameters: dict) -> int:
+    """Documents (with a class, where there are several) whose dual is not 0; a document's own class counts for nothing."""
+    held = np.abs(duals) > 1e-6 * float(parameters["weight"])
+    if loss is CRAMMER_SINGER:
+        held[np.arange(len(y)), y] = False
+    return int(held.sum())

@@ -174,7 +174,7 @@ def _ascend(
                 moved, was_fresh = form.maximise(state, fresh), fresh
                 new = form.expect(moved, fresh=fresh)
                 bound = _finite(form, new, reading)
-                if monotone and fresh and bound - bounds[-1] < -ROUNDING * abs(bounds[-1]):
+                if fresh and bound - bounds[-1] < -ROUNDING * abs(bounds[-1]):
                     fresh, new = False, form.expect(moved, fresh=False)
                     bound = _finite(form, new, reading)
                 rise = (bound - bounds[-1]) / abs(bounds[-1])

@@ -1,4 +1,4 @@
-"""What ``slda_glm`` refuses, each with one sentence that names the argument, the value and the mend."""
+"""What stories refuse, each with one sentence that names the argument, the value and the mend."""
 
 from __future__ import annotations
 
@@ -15,6 +15,19 @@ SEVERAL = ("normal", "softmax")  # responses that may have several outputs
 
 class BadArgument(ValueError):
     """An argument that a story cannot work with; engines pass the sentence on as it stands."""
+
+
+def check_positive(mend="give a positive number", **values):
+    """Numbers among the values, if they are numbers, lie above 0 and are finite."""
+    for name, value in values.items():
+        if isinstance(value, int | float) and not 0 < value < float("inf"):
+            raise BadArgument(f"{name} is {value!r}; {mend}.")
+
+
+def check_choice(name, value, known, or_a=""):
+    """One of the known names; or a function, where ``or_a`` says so."""
+    if not (or_a and callable(value)) and value not in known:
+        raise BadArgument(f"{name} is {value!r}; give one of {', '.join(map(repr, known))}{or_a}.")
 
 
 def check_arguments(corpus, y, response, options, outputs, covariates):

@@ -67,39 +67,9 @@ class EpsilonInsensitive(dist.Distribution):
         return jnp.broadcast_to((epsilon**3 / 3 + scale * tail) / (epsilon + scale), self.batch_shape)
 
 
-class Hinge(dist.BernoulliLogits):
-    """log density -weight max(0, cost - score) where y is 1, -weight max(0, cost + score) where y is 0."""
+class _Margin:
+    """Classes by their scores, a loss of each, and its weight; what a pseudo-likelihood puts before a law of classes."""
 
-    arg_constraints: ClassVar = {
-        "score": constraints.real, "weight": constraints.positive, "cost": constraints.positive
-    }  # fmt: skip
-    pytree_data_fields = ("score", "weight", "cost")
-
-    def __init__(
-        self,
-        score: jax.Array,
-        weight: jax.Array | float = 1.0,
-        cost: jax.Array | float = 1.0,
-        *,
-        validate_args: bool | None = None,
-    ) -> None:
-        self.score, self.weight, self.cost = jnp.asarray(score), jnp.asarray(weight), jnp.asarray(cost)
-        logits = self._loss(0) - self._loss(1)
-        super().__init__(logits, validate_args=validate_args)
-
-    def _loss(self, value: jax.Array | int) -> jax.Array:
-        return self.weight * jnp.maximum(0.0, self.cost - (2.0 * value - 1) * self.score)
-
-    def log_prob(self, value: jax.Array) -> jax.Array:
-        return -self._loss(value)
-
-
-class _Classes(dist.CategoricalLogits):
-    """Classes 0, 1, ... by their scores, [..., classes], and the loss of each."""
-
-    arg_constraints: ClassVar = {
-        "scores": constraints.real_vector, "weight": constraints.positive, "cost": constraints.positive
-    }  # fmt: skip
     pytree_data_fields = ("scores", "weight", "cost")
 
     def __init__(
@@ -111,11 +81,36 @@ class _Classes(dist.CategoricalLogits):
         validate_args: bool | None = None,
     ) -> None:
         self.scores, self.weight, self.cost = jnp.asarray(scores), jnp.asarray(weight), jnp.asarray(cost)
-        super().__init__(-self._losses(), validate_args=validate_args)
+        super().__init__(self._logits(), validate_args=validate_args)  # type: ignore[call-arg]  # the law of classes
 
-    def _losses(self) -> jax.Array:
-        """The loss of every class, were it the observed one, times weight, [..., classes]."""
+    def _logits(self) -> jax.Array:
+        """Of the law of new classes: minus the loss of each, up to a constant."""
         raise NotImplementedError
+
+
+class Hinge(_Margin, dist.BernoulliLogits):
+    """log density -weight max(0, cost - scores) where y is 1, -weight max(0, cost + scores) where y is 0."""
+
+    arg_constraints: ClassVar = {
+        "scores": constraints.real, "weight": constraints.positive, "cost": constraints.positive
+    }  # fmt: skip
+
+    def _loss(self, value: jax.Array | int) -> jax.Array:
+        return self.weight * jnp.maximum(0.0, self.cost - (2.0 * value - 1) * self.scores)
+
+    def _logits(self) -> jax.Array:
+        return self._loss(0) - self._loss(1)
+
+    def log_prob(self, value: jax.Array) -> jax.Array:
+        return -self._loss(value)
+
+
+class _Classes(_Margin, dist.CategoricalLogits):
+    """Classes 0, 1, ... by their scores, [..., classes], and the loss of each."""
+
+    arg_constraints: ClassVar = {
+        "scores": constraints.real_vector, "weight": constraints.positive, "cost": constraints.positive
+    }  # fmt: skip
 
     def log_prob(self, value: jax.Array) -> jax.Array:
         value = jnp.asarray(value)
@@ -127,17 +122,16 @@ class _Classes(dist.CategoricalLogits):
 class MultiClassHinge(_Classes):
     """log density -weight max_c (cost [c is not y] + score_c - score_y): the loss of Crammer & Singer (2001)."""
 
-    def _losses(self) -> jax.Array:
-        best = _best_other(self.scores)
-        return self.weight * jnp.maximum(0.0, self.cost + best - self.scores)
+    def _logits(self) -> jax.Array:
+        return -self.weight * jnp.maximum(0.0, self.cost + _best_other(self.scores) - self.scores)
 
 
 class OneAgainstAll(_Classes):
     """log density -weight sum_c max(0, cost - sign_c score_c), sign 1 for y and -1 for the others: a hinge a class."""
 
-    def _losses(self) -> jax.Array:
+    def _logits(self) -> jax.Array:
         own, other = (jnp.maximum(0.0, self.cost - sign * self.scores) for sign in (1, -1))
-        return self.weight * (other.sum(-1, keepdims=True) - other + own)
+        return -self.weight * (other.sum(-1, keepdims=True) - other + own)
 
 
 def _best_other(scores: jax.Array) -> jax.Array:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 
-from .arguments import BadArgument
+from .arguments import BadArgument, check_choice, check_positive
 from .margins import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgainstAll
 from .sparse import COEFFICIENTS
 from .vocabulary import draw_words
@@ -73,9 +73,9 @@ def medlda(
 
 
 def _check(y, margin, outputs, prior, **positive):
-    known = (*MARGINS, *REGRESSIONS)
-    if margin not in known:
-        raise BadArgument(f"margin is {margin!r}; give one of {', '.join(map(repr, known))}.")
+    check_choice("margin", margin, (*MARGINS, *REGRESSIONS))
+    check_choice("prior", prior, COEFFICIENTS, ", or a function")
+    check_positive(**positive)
     several = margin in ("classes", "one_against_all")
     if several and (outputs is None or outputs < 2):
         raise BadArgument(
@@ -83,10 +83,5 @@ def _check(y, margin, outputs, prior, **positive):
         )
     if not several and outputs is not None:
         raise BadArgument(f"outputs is {outputs}, but the margin {margin!r} has one; leave outputs out.")
-    if not callable(prior) and prior not in COEFFICIENTS:
-        raise BadArgument(f"prior is {prior!r}; give one of {', '.join(map(repr, COEFFICIENTS))}, or a function.")
-    for name, value in positive.items():
-        if isinstance(value, int | float) and not 0 < value < float("inf"):
-            raise BadArgument(f"{name} is {value!r}; give a positive number.")
     if y is not None and jnp.ndim(y) > 1:
         raise BadArgument(f"y has {jnp.shape(y)[1]} columns; give one class or number a document.")

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 
-from .arguments import BadArgument
+from .arguments import BadArgument, check_choice, check_positive
 from .distributions import BernoulliProbit
 from .vocabulary import draw_words
 
@@ -93,11 +93,8 @@ def sstm(
 def _check(y, response, outputs, prior, **scales):
     if response not in ("normal", "probit"):
         raise BadArgument(f"response is {response!r}; give 'normal' or 'probit' (slda_glm has others).")
-    if not callable(prior) and prior not in COEFFICIENTS:
-        raise BadArgument(f"prior is {prior!r}; give one of {', '.join(map(repr, COEFFICIENTS))}, or a function.")
-    for name, value in scales.items():
-        if isinstance(value, int | float) and not 0 < value < float("inf"):
-            raise BadArgument(f"{name} is {value!r}; give a positive number, or leave it out.")
+    check_choice("prior", prior, COEFFICIENTS, ", or a function")
+    check_positive("give a positive number, or leave it out", **scales)
     columns = None if y is None else jnp.shape(y)[1:]
     if columns is not None and columns != (() if outputs is None else (outputs,)):
         mend = f"give outputs={columns[0]}" if columns else "leave outputs out"

@@ -58,7 +58,7 @@ def test_documents_are_learned_and_the_objective_settles(margin):
         **EVERY[margin],
     )  # fmt: skip
     bound = np.array(fit.info["bound"])
-    assert (np.diff(bound) > -2e-2 * np.abs(bound[1:])).all()  # one step of phi: it may fall
+    assert (np.diff(bound) > -2e-3 * np.abs(bound[1:])).all()  # one step of phi: it may fall a little
     assert bound[-1] > bound[0] and 0 < fit.info["support_vectors"] <= 90 * 3
     found = fit.predict(corpus[90:], rule="plug-in")
     if margin in NUMBERS:
@@ -93,7 +93,7 @@ def test_the_tilt_of_a_normal_response_is_the_slope_of_its_expectation(both):
         def expected(s, d=d, length=length):
             outer = (length - 1) / length * jnp.outer(s, s) + jnp.diag(s) / length
             squares = ours.y[d] ** 2 - 2 * ours.y[d] * state.coefficients @ s + (second * outer).sum()
-            return -squares / (2 * noise) - state.duals[d] * state.coefficients @ s
+            return -squares / (2 * noise) - state.duals[d, 0] * state.coefficients @ s
 
         slope = jax.grad(expected)(jnp.asarray(mean_topics[d])) / length
         np.testing.assert_allclose(tilt[d], slope, rtol=1e-3, atol=1e-5)
@@ -117,7 +117,7 @@ def test_both_ways_to_solve_the_machine_end_at_the_same_optimum():
     rng = np.random.default_rng(0)
     ways = [form("classes", slack=slack) for slack in ("n", "one")]
     state = ways[0].expect(ways[0].start(rng), fresh=True)
-    one, other = (way.bound(way.maximise(state, fresh=True)) for way in ways)
+    one, other = (way.margin_bound(way.maximise(state, fresh=True)) for way in ways)
     np.testing.assert_allclose(one, other, rtol=1e-4)
 
 
