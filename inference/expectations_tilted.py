@@ -1,0 +1,87 @@
+"""Words with a margin, in what its forms of variational EM share: E-steps under a tilt, and machines with their duals.
+
+A tilt is what each word of a document gains in each topic from the response, [D, K].
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from topiczoo.corpora.layouts import distinct_pairs
+
+from .expectations import Settings, dirichlet_bound, expected_log, fit_alpha, refuse
+from .expectations_words import pair_blocks, read_words, settle
+from .margin_solvers import Loss, Solution, n_slack, one_slack
+from .reading import Reading
+from .sweep import mesh_of_devices
+
+
+class TiltedWords:
+    """A Dirichlet theta for each document and Dirichlet topics; states have topics, alpha, gamma, counts and duals."""
+
+    monotone = False
+    labelled: np.ndarray  # [D] bool
+
+    def __init__(self, reading: Reading, settings: Settings) -> None:
+        self.reading, self.settings = reading, settings
+        self.theta, self.topics, self.alpha = read_words(reading, settings)
+        self.num_topics = len(self.topics.prior)
+        self.pairs = pair_blocks(distinct_pairs(reading.corpus), *reading.corpus.counts.shape)
+        self.lengths = reading.corpus.lengths.astype(np.float64)
+        self.where: dict[str, Any] = {"deepest": self.pairs.deepest, "mesh": mesh_of_devices()}
+
+    def refuse_others(self, known: set[str], whole: str) -> None:
+        """Say no to sites that are neither words nor what stands below them."""
+        known = known | {self.theta, self.topics.name}
+        if extra := sorted((set(self.reading.latent) | set(self.reading.observed)) - known):
+            refuse(self.reading, extra[0], f"it is neither part of the words nor of their {whole}")
+
+    def log_beta(self, state: Any) -> jax.Array:
+        """E[log beta], [V, K]."""
+        return jnp.asarray(self.topics.log_mean(state.topics).T, jnp.float32)
+
+    def prior(self, state: Any) -> jax.Array:
+        """alpha of every document, [D, K]."""
+        return jnp.broadcast_to(jnp.asarray(state.alpha, jnp.float32), (len(self.lengths), self.num_topics))
+
+    def first_gamma(self, state: Any, fresh: bool) -> jax.Array:
+        """Where an E-step starts, [D, K]: afresh, every topic alike, or where the last one ended."""
+        if fresh or state.gamma is None:
+            return self.prior(state) + jnp.asarray(self.lengths, jnp.float32)[:, None] / self.num_topics
+        return state.gamma
+
+    def settled(self, state: Any, gamma: jax.Array, tilt: np.ndarray, steps: int) -> Any:
+        """The state with gamma, expected counts and the documents' part of the words' bound, under a tilt."""
+        weight, limits = jnp.asarray(tilt, jnp.float32), (self.settings.e_tolerance, steps)
+        found = settle(self.pairs, self.log_beta(state), self.prior(state), gamma, *limits, weight, **self.where)
+        gamma, words, counts = found
+        posterior = np.asarray(gamma, np.float64)
+        gained = ((posterior - state.alpha) * tilt).sum(1)  # by the tilt, which is no part of the bound of the words
+        bound = np.asarray(words, np.float64) - gained + dirichlet_bound(state.alpha, posterior)
+        return state._replace(gamma=gamma, counts=np.asarray(counts, np.float64).T, words=bound)
+
+    def mean_topics(self, state: Any) -> np.ndarray:
+        """E[zbar], [D, K]."""
+        return (np.asarray(state.gamma, np.float64) - state.alpha) / self.lengths[:, None]
+
+    def next_alpha(self, state: Any, fresh: bool) -> np.ndarray:
+        """Theta's prior, fitted where that is asked for and topics have settled."""
+        if self.settings.estimate_alpha and not fresh:
+            return fit_alpha(state.alpha, expected_log(np.asarray(state.gamma, np.float64)))
+        return state.alpha
+
+    def machine(
+        self, state: Any, loss: Loss, x: np.ndarray, y: np.ndarray, variance: np.ndarray, parameters: dict
+    ) -> tuple[Solution, np.ndarray]:
+        """The machine of the labelled documents, and the duals of all, 0 where unlabelled."""
+        duals = np.zeros_like(state.duals)
+        if self.settings.slack == "one":
+            found = one_slack(loss, x, y, variance, parameters)
+        else:
+            found = n_slack(loss, x, y, variance, parameters, state.duals[self.labelled])
+        duals[self.labelled] = found.duals
+        return found, duals
