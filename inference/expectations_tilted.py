@@ -14,7 +14,7 @@ import numpy as np
 from topiczoo.corpora.layouts import distinct_pairs
 
 from .expectations import Settings, dirichlet_bound, expected_log, fit_alpha, refuse
-from .expectations_words import pair_blocks, read_words, settle
+from .expectations_words import first_gamma, pair_blocks, read_words, settle
 from .margin_solvers import Loss, Solution, n_slack, one_slack
 from .reading import Reading
 from .sweep import mesh_of_devices
@@ -49,10 +49,8 @@ class TiltedWords:
         return jnp.broadcast_to(jnp.asarray(state.alpha, jnp.float32), (len(self.lengths), self.num_topics))
 
     def first_gamma(self, state: Any, fresh: bool) -> jax.Array:
-        """Where an E-step starts, [D, K]: afresh, every topic alike, or where the last one ended."""
-        if fresh or state.gamma is None:
-            return self.prior(state) + jnp.asarray(self.lengths, jnp.float32)[:, None] / self.num_topics
-        return state.gamma
+        """Where an E-step starts, [D, K]: afresh, or where the last one ended."""
+        return first_gamma(self.prior(state), self.lengths) if fresh or state.gamma is None else state.gamma
 
     def settled(self, state: Any, gamma: jax.Array, tilt: np.ndarray, steps: int) -> Any:
         """The state with gamma, expected counts and the documents' part of the words' bound, under a tilt."""

@@ -28,6 +28,7 @@ from .expectations import (
     refuse,
     require_dirichlet,
 )
+from .expectations_counted import counted_sites
 from .reading import Reading
 from .special import digamma, gammaln
 from .sweep import CHUNK, look_up, mesh_of_devices, over_shards, room, with_margin
@@ -209,10 +210,16 @@ def fold_in(
     pairs = pair_blocks(documents.pairs, documents.num_documents, beta.shape[1])
     log_beta = jnp.log(jnp.maximum(beta, jnp.finfo(jnp.float32).tiny)).T
     alpha = jnp.broadcast_to(jnp.asarray(alpha, jnp.float32), (documents.num_documents, num_topics))
-    start = alpha + documents.lengths[:, None] / num_topics
+    start = first_gamma(alpha, documents.lengths)
     limits = e_tolerance, e_iterations
     gamma, _, _ = settle(pairs, log_beta, alpha, start, *limits, deepest=pairs.deepest, mesh=mesh_of_devices())
     return gamma, (gamma - alpha) / jnp.maximum(documents.lengths, 1.0)[:, None]
+
+
+def first_gamma(alpha: jax.Array, lengths: Any) -> jax.Array:
+    """gamma [D, K] before anything is known: words have topics as the prior has them. Even topics would be a trap where some
+    documents may hardly take some of them."""
+    return alpha * (1 + jnp.asarray(lengths, jnp.float32) / alpha.sum(-1))[:, None]
 
 
 class WordsState(NamedTuple):
@@ -226,14 +233,13 @@ class WordsState(NamedTuple):
 
 
 class Words:
-    """Stories of a Dirichlet theta for each document, Dirichlet topics, and nothing else."""
+    """Stories of a Dirichlet theta for each document, Dirichlet topics, and what is counted from y alone."""
 
     def __init__(self, reading: Reading, settings: Settings) -> None:
         self.reading, self.settings = reading, settings
         self.theta, self.topics, self.alpha = read_words(reading, settings)
-        extra = sorted((set(reading.latent) | set(reading.observed)) - {self.theta, self.topics.name})
-        if extra:
-            refuse(reading, extra[0], "no words depend on it and it is no response that vem knows")
+        extra = sorted(set(reading.latent) - {self.theta, self.topics.name})
+        self.counted = counted_sites(reading, extra, settings.topics == "mle")
         self.num_topics = len(self.topics.prior)
         self.pairs = pair_blocks(distinct_pairs(reading.corpus), *reading.corpus.counts.shape)
         self.lengths = reading.corpus.lengths.astype(np.float64)
@@ -246,7 +252,7 @@ class Words:
         log_beta = jnp.asarray(self.topics.log_mean(state.topics).T, jnp.float32)
         shape = len(self.lengths), self.num_topics
         alpha = jnp.broadcast_to(jnp.asarray(state.alpha, jnp.float32), shape)
-        start = alpha + jnp.asarray(self.lengths, jnp.float32)[:, None] / self.num_topics if fresh else state.gamma
+        start = first_gamma(alpha, self.lengths) if fresh else state.gamma
         limits = self.settings.e_tolerance, self.settings.e_iterations
         where: dict[str, Any] = {"deepest": self.pairs.deepest, "mesh": mesh_of_devices()}
         gamma, words, counts = settle(self.pairs, log_beta, alpha, start, *limits, **where)
@@ -261,11 +267,13 @@ class Words:
         return state._replace(topics=self.topics.update(state.counts), alpha=alpha)
 
     def bound(self, state: WordsState) -> float:
-        return float(state.bound.sum()) + self.topics.bound(state.topics)
+        counted = sum(site.bound(counts) for site, counts in self.counted)
+        return float(state.bound.sum()) + self.topics.bound(state.topics) + counted
 
     def marginals(self, state: WordsState) -> Marginals:
         marginals = Marginals(dirichlet={self.theta: np.asarray(state.gamma)})
-        self.topics.put(state.topics, marginals)
+        for site, value in ((self.topics, state.topics), *self.counted):
+            site.put(value, marginals)
         return marginals
 
 

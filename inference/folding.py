@@ -83,6 +83,13 @@ class Folding:
                     yield jax.tree.map(np.asarray, part)
                     bar.update()
 
+    def points(self, most_draws: int) -> Iterator[dict[str, jax.Array]]:
+        """The sites that are not of documents at every draw, chain after chain, ``most_draws`` a chain at the most."""
+        draws = self.fit.global_draws(most_draws)
+        for chain in self.chains:
+            for i in range(next(iter(draws.values())).shape[1]):
+                yield {name: jnp.asarray(value[chain, i]) for name, value in draws.items()}
+
     def means(self, chain: int) -> dict[str, jax.Array]:
         """A chain's posterior means of all sites that are not of documents."""
         means, draws = self.fit.means, self.fit.global_draws()

@@ -77,7 +77,9 @@ def observed(reading: Reading) -> dict[str, Observed]:
             supports[name] = {"support": type(fn.support), "discrete": getattr(fn.support, "is_discrete", False)}
         return seen
 
-    seen = jax.tree.map(np.asarray, look(documents(reading.corpus), jax.tree.map(jnp.asarray, reading.y)))
+    seen = jax.tree.map(
+        np.asarray, look(documents(reading.corpus, pairs=not reading.has_words), jax.tree.map(jnp.asarray, reading.y))
+    )
     return {name: Observed(*arrays, **supports[name]) for name, arrays in seen.items()}
 
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from numpyro.distributions import constraints
+from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Documents, documents
@@ -21,12 +22,14 @@ from .folding import Folding, responses
 from .intervals import Calibration, bounds, calibrated
 from .reading import Answer, run
 from .sweep import read_weights
+from .upstream import ClassPosterior, label_above
 
 if TYPE_CHECKING:
     from .fit import Fit
 
 RULES = ("posterior", "plug-in")
 MOST_MOVES = 60_000_000  # of tokens: about six seconds with 50 topics on two cores
+FEW_DRAWS = 8  # a chain, where every class is tried at each
 LEAST_RESPONSES = 200  # drawn for each document at the least: quantiles need more draws than means do
 
 
@@ -99,6 +102,7 @@ def predict(
         exact ones (see :mod:`.soft_sweep`), and then the story's response, so that what is not known of topics,
         proportions, coefficients and noise all widens the prediction. "plug-in": the rule of Blei & McAuliffe (2007),
         equations 13 and 22: every parameter at its posterior mean (chain by chain), zbar at its variational mean.
+        A class above the words follows from Bayes' rule (see :mod:`.upstream`), at each draw or at the means.
     calibrate
         Documents that the fit has not seen, ``(corpus, y)``, or predictions of them, ``(prediction, y)``, e.g. from
         :func:`cross_predict`: intervals are widened or narrowed until they hold as many of these responses as they say.
@@ -110,13 +114,16 @@ def predict(
     if rule not in RULES:
         raise ValueError(f"rule is {rule!r}; choose from {', '.join(map(repr, RULES))}.")
     folding = Folding(fit, corpus)
+    above = label_above(folding.reading, fit.sites)
     if most_draws is None:
-        most_draws = _affordable(folding, num_burn)
+        most_draws = _affordable(folding, num_burn) if above is None else FEW_DRAWS
     settings: dict[str, Any] = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn}
-    if not responses(folding.reading):
+    if above is None and not responses(folding.reading):
         raise ValueError(f"The story {fit.story.name!r} has no response; use transform for topic proportions.")
-    draw = _posterior_parts if rule == "posterior" else _plug_in_parts
-    parts = draw(folding, settings, progress_bar)
+    if above is not None:
+        parts = _parts_from_above(folding, above, rule, settings, progress_bar)
+    else:
+        parts = (_posterior_parts if rule == "posterior" else _plug_in_parts)(folding, settings, progress_bar)
     predictions = {name: as_prediction(name, corpus, [part[name] for part in parts], folding) for name in parts[0]}
     if calibrate is not None:
         told = _calibration(fit, calibrate, predictions, rule=rule, **settings)
@@ -128,6 +135,18 @@ def _affordable(folding: Folding, num_burn: int) -> int:
     """Draws a chain that take some seconds, within bounds."""
     a_draw = max(folding.reading.corpus.num_tokens, 1) * len(folding.chains) * (1 + num_burn)
     return int(np.clip(MOST_MOVES // a_draw, 8, 50))
+
+
+def _parts_from_above(folding: Folding, site: str, rule: str, settings: dict, progress_bar: bool) -> list[dict]:
+    """A class above the words: one part a posterior draw, chain after chain, or one a chain at its means."""
+    classes, key = ClassPosterior(folding, site), jax.random.key(settings["seed"])
+    if rule == "plug-in":
+        points = [folding.means(chain) for chain in folding.chains]
+    else:
+        points = list(folding.points(settings["most_draws"]))
+    repeats = -(-LEAST_RESPONSES // len(points))
+    shown = tqdm(points, disable=not progress_bar, desc="classes", unit="draw")
+    return [classes.part(jax.random.fold_in(key, i), values, repeats) for i, values in enumerate(shown)]
 
 
 def _posterior_parts(folding: Folding, settings: dict, progress_bar: bool) -> list[dict]:
@@ -247,6 +266,10 @@ def transform(
     With several chains the first is used: topics of different chains are different topics.
     """
     folding = Folding(fit, corpus, chains=[0])
+    if (above := label_above(folding.reading, fit.sites)) is not None:
+        classes = ClassPosterior(folding, above)
+        found = [classes(values) for values in folding.points(min(most_draws, FEW_DRAWS))]
+        return np.mean([shares if theta is None else theta for shares, theta in found], axis=0)
 
     def step(data: tuple, key: jax.Array, centre: Any, values: dict, burn: int) -> jax.Array:
         corpus, _ = data

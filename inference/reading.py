@@ -203,6 +203,8 @@ class Reading:
         if not predicting:
             self._refuse_absent_response()
             _ = self.few_values  # now, not for the first time while something is compiled
+            if story.unlabelled and y is not None:
+                self._refuse_missing_above()
 
     def _typical_rows(self) -> np.ndarray:
         """A few documents, labelled ones first."""
@@ -314,6 +316,27 @@ class Reading:
                 raise ValueError(
                     f"y is missing: nothing is observed at or below the site {name!r} of the story {self.story.name!r}; "
                     "pass y, with NaN for unlabelled documents."
+                )
+
+    def _refuse_missing_above(self) -> None:
+        """A missing response is masked where it is observed; what is drawn given it would read a value made up for it."""
+        few_documents, few_y = self._slices[3]
+        leaves, form = jax.tree.flatten(few_y)
+
+        def look(**parts: jax.Array) -> dict[str, Any]:
+            y, answer = jax.tree.unflatten(form, parts.values()), Answer(lambda theta: theta)
+            trace = run(self.story, few_documents, y, self.few_values, answer)
+            sites = {name: site for name, site in trace.items() if site["type"] == "sample"}
+            values = {f"value of {name}": site["value"] for name, site in sites.items()}
+            return values | {name: log_prob(site) for name, site in sites.items()}
+
+        read = eval_provenance(look, **{f"part {i}": leaf for i, leaf in enumerate(leaves)})
+        for name in (*self.latent, *self.observed):
+            own = jax.tree.leaves(read[f"value of {name}"], is_leaf=lambda part: isinstance(part, frozenset))
+            if read[name] and not any(own):
+                raise ValueError(
+                    f"y is missing for some documents, and in the story {self.story.name!r} the site {name!r} depends on "
+                    "it; leave those documents out, and predict them."
                 )
 
     @cached_property

@@ -4,6 +4,7 @@ if not __name__.startswith("topiczoo."):
     raise ImportError(f"Import topiczoo.{__name__}; plain {__name__} would be a second copy of it.")
 
 from .categorical_mixture import mixture
+from .discriminative import disclda
 from .generalised import slda_glm
 from .latent_dirichlet import lda
 from .margins import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgainstAll
@@ -14,6 +15,6 @@ from .supervised import slda
 from .vocabulary import draw_bags, draw_words
 
 __all__ = [
-    "COEFFICIENTS", "RESPONSES", "EpsilonInsensitive", "Hinge", "MultiClassHinge", "OneAgainstAll", "draw_bags",
-    "draw_words", "lda", "medlda", "mixture", "slda", "slda_glm", "sstm",
+    "COEFFICIENTS", "RESPONSES", "EpsilonInsensitive", "Hinge", "MultiClassHinge", "OneAgainstAll", "disclda",
+    "draw_bags", "draw_words", "lda", "medlda", "mixture", "slda", "slda_glm", "sstm",
 ]  # fmt: skip

@@ -1,0 +1,98 @@
+"""Labels above the words: a story that draws a document's class first, and its words given the class.
+
+A new document's class follows from Bayes' rule, p(c | w) proportional to p(c) p(w | c). Where all words of a document come
+from one topic p(w | c) is exact; where they have topics of their own it is the bound of variational inference, which lies
+below: for documents of a few words the probabilities of classes are no better than that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.special import softmax
+
+from topiczoo.corpora.layouts import distinct_pairs
+
+from .blocks import LabelBlock
+from .expectations import dirichlet_bound
+from .expectations_words import first_gamma, pair_blocks, settle
+from .reading import Answer, Reading
+from .sweep import mesh_of_devices, read_weights
+
+if TYPE_CHECKING:
+    from .folding import Folding
+
+LIMITS = 1e-5, 100  # of an E-step: tolerance and iterations
+
+
+def label_above(reading: Reading, drawn: Collection[str]) -> str | None:
+    """The site of a document's class that words depend on, if there is one and the fit has not drawn it itself.
+
+    ``reading`` is of documents without responses.
+    """
+    for name in reading.latent:
+        if name in drawn or name in reading.below or not LabelBlock.recognise(reading, name):
+            continue
+        if reading.children([name]) - {name} or reading.drives_words([name]):
+            return name
+    return None
+
+
+class ClassPosterior:
+    """The classes of some documents, and their topics given each class."""
+
+    def __init__(self, folding: Folding, site: str) -> None:
+        self.folding, self.site, self.reading = folding, site, folding.reading
+        self.classes = np.arange(len(self.reading.latent[site].fn.enumerate_support(expand=False)))
+        corpus = self.reading.corpus
+        self.lengths = corpus.lengths.astype(np.float32)
+        if self.reading.has_words:
+            self.pairs = pair_blocks(distinct_pairs(corpus), *corpus.counts.shape)
+            self._read: Any = jax.jit(self._weights_and_prior)
+        else:
+            block = LabelBlock(None, self.reading, [site])
+            self._joint: Any = jax.jit(lambda corpus, values: block.logits(values, corpus, None))
+
+    def _values(self, values: dict, label: Any) -> dict:
+        return {**values, self.site: jnp.full(len(self.lengths), label, jnp.int32)}
+
+    def _weights_and_prior(self, corpus: Any, values: dict, label: jax.Array) -> tuple:
+        """log beta [V, K], alpha [D, K] and log p(c) [D] given the class."""
+        values = self._values(values, label)
+        weights = read_weights(self.reading, corpus, None, values, collapsed=True)
+        prior = self.reading.document_terms([self.site], corpus, None, values, Answer(lambda theta: theta))
+        shape = len(self.lengths), self.reading.num_topics
+        return jnp.log(weights.term_topic[:-1]), jnp.broadcast_to(weights.proportions, shape), prior
+
+    def log_joint(self, values: dict) -> tuple[np.ndarray, np.ndarray | None]:
+        """log p(c, w) [documents, classes], and where words have topics E[theta | c, w] [classes, documents, topics]."""
+        corpus = self.folding.corpus
+        if not self.reading.has_words:
+            return np.asarray(self._joint(corpus, self._values(values, 0)), float), None
+        joint, proportions = [], []
+        where: dict[str, Any] = {"deepest": self.pairs.deepest, "mesh": mesh_of_devices()}
+        for label in self.classes:
+            log_beta, alpha, prior = self._read(corpus, values, label)
+            gamma, words, _ = settle(self.pairs, log_beta, alpha, first_gamma(alpha, self.lengths), *LIMITS, **where)
+            posterior = np.asarray(gamma, float)
+            bound = np.asarray(words, float) + dirichlet_bound(np.asarray(alpha, float), posterior)
+            joint.append(np.asarray(prior, float) + bound)
+            proportions.append(posterior / posterior.sum(1, keepdims=True))
+        return np.stack(joint, 1), np.stack(proportions)
+
+    def __call__(self, values: dict) -> tuple[np.ndarray, np.ndarray | None]:
+        """p(c | w) [documents, classes], and E[theta | w] [documents, topics] where words have topics, at given values."""
+        joint, proportions = self.log_joint(values)
+        shares = softmax(joint, axis=1)
+        return shares, None if proportions is None else np.einsum("dc,cdk->dk", shares, proportions)
+
+    def part(self, key: jax.Array, values: dict, repeats: int) -> dict[str, dict]:
+        """The response at given values, as :func:`.prediction.as_prediction` wants it."""
+        shares, _ = self(values)
+        draws = jax.random.categorical(key, jnp.log(shares), shape=(repeats, len(shares)))
+        told = {"draw": np.asarray(draws), "mean": shares @ self.classes, "probabilities": shares}
+        return {self.site: told}
