@@ -64,7 +64,10 @@ def _predictions(fit: Fit, number: int, seed: int) -> list[Series]:
         expected = prediction.expected.reshape(*prediction.expected.shape[:3], -1)[..., 0]
         for place, row in enumerate(rows):
             label = f"expected {name} of document {fit.document_names[row]}"
-            spread = float(prediction.draws[:, place].std())
+            drawn = prediction.draws[:, place]
+            spread = (
+                float(drawn.std()) or len(drawn) ** -0.5
+            )  # all alike: one other class among as many would go unseen
             found.append(Series(label, "prediction", None, expected[:, :, place], spread))
     return found
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.special import log_softmax
+from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 
@@ -14,7 +16,8 @@ from .border import numeric_response
 from .folding import Folding, responses
 from .labels import codes_of
 from .observed import check_support, observed
-from .reading import Answer, log_prob, run
+from .reading import Answer, log_prob, run, unwrapped
+from .upstream import ClassPosterior, label_above
 
 if TYPE_CHECKING:
     from .fit import Fit
@@ -53,6 +56,7 @@ def pointwise(
 
     is the mean of the response's density over ``inner`` sweeps of the topics given the words alone, never the response;
     other sites of a document are drawn from their prior. Given phi, documents are independent, as leave-one-out needs it.
+    A margin has the density of its law of new classes, a class above the words the probability that Bayes' rule gives.
 
     There are ``most_draws`` draws a chain at the most; :func:`draw_index` says which.
     """
@@ -60,6 +64,8 @@ def pointwise(
         raise ValueError(f"inner is {inner!r}; give a whole number of at least 1.")
     if y is None:
         raise ValueError("y is missing; give the documents' responses, NaN for unlabelled ones.")
+    if (above := label_above((blind := Folding(fit, corpus)).reading, fit.sites)) is not None:
+        return _from_above(blind, above, codes_of(fit.classes, y), most_draws, progress_bar)
     folding = Folding(fit, corpus, numeric_response(corpus, codes_of(fit.classes, y)))
     reading = folding.reading
     names = [name for name in responses(reading) if name in reading.observed]
@@ -91,7 +97,8 @@ def pointwise(
                 reading.story, corpus, y, {**values, reading.theta: theta}, answer, key=response_key, prior=True
             )
             for name in totals:
-                terms = jnp.moveaxis(log_prob(trace[name]), axes[name], -1)
+                terms = log_prob(trace[name]) - getattr(unwrapped(trace[name]["fn"]), "log_normaliser", 0.0)
+                terms = jnp.moveaxis(terms, axes[name], -1)
                 terms = terms.sum(tuple(range(terms.ndim - 1)))
                 totals[name] = jnp.logaddexp(totals[name], terms)
             return z, totals
@@ -109,6 +116,23 @@ def pointwise(
         unlabelled = np.isnan(values.reshape(len(corpus), -1)).all(1)
         logs[name] = np.where(unlabelled, np.nan, stacked).reshape(len(folding.chains), -1, len(corpus))
     return Pointwise(logs, values_of)
+
+
+def _from_above(folding: Folding, site: str, y: Any, most_draws: int, progress_bar: bool) -> Pointwise:
+    """log p(y_d | w_d, phi_s) of a class above the words."""
+    corpus = folding.reading.corpus
+    codes = np.asarray(numeric_response(corpus, y), float)
+    classes, labelled = ClassPosterior(folding, site), ~np.isnan(codes)
+    places = np.where(labelled, codes, 0).astype(int)
+    if not np.isin(codes[labelled], classes.classes).all():
+        raise ValueError(
+            f"y has values other than the classes 0 to {classes.classes[-1]} of the site {site!r}; recode y."
+        )
+    points = tqdm(list(folding.points(most_draws)), disable=not progress_bar, desc="classes", unit="draw")
+    joints = [classes.log_joint(values)[0] for values in points]
+    logs = np.stack([log_softmax(joint, axis=1)[np.arange(len(places)), places] for joint in joints])
+    logs = np.where(labelled, logs, np.nan).reshape(len(folding.chains), -1, len(corpus))
+    return Pointwise({site: logs}, {site: codes})
 
 
 def draw_index(fit: Fit, most_draws: int) -> np.ndarray:

@@ -87,6 +87,11 @@ class _Margin:
         """Of the law of new classes: minus the loss of each, up to a constant."""
         raise NotImplementedError
 
+    @property
+    def log_normaliser(self) -> jax.Array:
+        """What log_prob lacks to be the law of new classes, [...]."""
+        raise NotImplementedError
+
 
 class Hinge(_Margin, dist.BernoulliLogits):
     """log density -weight max(0, cost - scores) where y is 1, -weight max(0, cost + scores) where y is 0."""
@@ -101,6 +106,10 @@ class Hinge(_Margin, dist.BernoulliLogits):
     def _logits(self) -> jax.Array:
         return self._loss(0) - self._loss(1)
 
+    @property
+    def log_normaliser(self) -> jax.Array:
+        return jnp.logaddexp(-self._loss(0), -self._loss(1))
+
     def log_prob(self, value: jax.Array) -> jax.Array:
         return -self._loss(value)
 
@@ -111,6 +120,10 @@ class _Classes(_Margin, dist.CategoricalLogits):
     arg_constraints: ClassVar = {
         "scores": constraints.real_vector, "weight": constraints.positive, "cost": constraints.positive
     }  # fmt: skip
+
+    @property
+    def log_normaliser(self) -> jax.Array:
+        return jax.nn.logsumexp(self.logits, -1)
 
     def log_prob(self, value: jax.Array) -> jax.Array:
         value = jnp.asarray(value)

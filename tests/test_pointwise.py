@@ -54,6 +54,20 @@ def test_density_is_averaged_over_topics_given_words_alone(story, alpha, sigma):
         assert np.abs(wrong - right)[[0, 2]].max() > 0.2
 
 
+@pytest.mark.parametrize("margin", ["binary", "classes", "one_against_all"])
+def test_the_probabilities_of_a_margins_classes_sum_to_one(margin):
+    """As a loss they do not."""
+    corpus, _ = stories.tiny()
+    classes = 2 if margin == "binary" else 3
+    eta = RNG.normal(size=(1, 1, 2) if margin == "binary" else (1, 1, 2, 3)).astype(np.float32)
+    draws = {"beta": RNG.dirichlet(np.ones(3), (1, 1, 2)).astype(np.float32), "eta": eta}
+    arguments = {"num_topics": 2, "margin": margin, "cost": 2.0, **({} if classes == 2 else {"outputs": 3})}
+    labels = [np.full(3, float(c)) for c in range(classes)]
+    fit = fit_of(models.medlda, draws, corpus, np.array([0.0, 1.0, 1.0]), **arguments)
+    found = [inference.log_likelihood(fit, corpus, y, inner=3) for y in labels]
+    np.testing.assert_allclose(np.exp(found).sum(0), 1, rtol=1e-4)
+
+
 @pytest.fixture(scope="module")
 def simulated():
     """Sixty documents of 30 words whose response follows their topics; draws near the truth, and far from it."""

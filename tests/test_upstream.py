@@ -11,7 +11,7 @@ import numpyro.distributions as dist
 import pytest
 from scipy.special import gammaln, logsumexp
 
-from topiczoo import inference
+from topiczoo import diagnostics, inference
 from topiczoo.corpora import Corpus
 from topiczoo.inference.folding import Folding
 from topiczoo.inference.upstream import ClassPosterior
@@ -90,6 +90,15 @@ def test_classes_by_bayes_rule_are_those_of_enumeration(fit):
     shares, mixed = classes(values)
     np.testing.assert_allclose(shares, np.exp(exact - logsumexp(exact, axis=1, keepdims=True)), atol=0.2)
     np.testing.assert_allclose(mixed, np.einsum("dc,cdk->dk", shares, theta), rtol=1e-5)
+
+
+def test_scores_and_leave_one_out_know_the_class_above(fit):
+    corpus, y = planted()
+    table = diagnostics.scores(fit, corpus[80:], y[80:], most_draws=4)
+    found = fit.predict(corpus[80:], most_draws=4)
+    assert table.loc["accuracy", "value"] == np.mean(found.label == y[80:])
+    own = found.probabilities[np.arange(40), np.searchsorted(NAMES, y[80:])]
+    np.testing.assert_allclose(table.loc["log_score", "value"], np.log(own).mean(), rtol=1e-3)
 
 
 def naive_bayes(corpus, y=None, *, num_topics=3):
