@@ -6,13 +6,14 @@
 
 binary: alt.atheism against talk.religion.misc. classes: all 20 groups. The paper's split into training and test posts; terms
 of at least 2 training posts, scikit-learn's English stop words left out, as the paper leaves out a list of its own. A term's
-count in a post is damped to its rounded square root for every method: a word that is said again says little new. The corpus
+count in a post is damped to its rounded square root for topic models: a word that is said again says little new. The corpus
 is not part of the project (--data FOLDER).
 
 vem: MedLDA by variational EM with Crammer & Singer's loss (n-slack); "vem 1-slack" by cutting planes, "vem one against all"
-with a hinge a class. gibbs: one against all. lda+svm: LDA by variational EM, then the same machine on its E[zbar]. words: a
-linear SVM and naive Bayes on words. The weight of the loss and the priors are chosen on a fifth of the training posts,
-anew for each seed, with the first number of topics asked for.
+with a hinge a class. gibbs: one against all, several chains. slda: supervised LDA with a softmax (two classes: logistic)
+response, by variational EM. disclda: DiscLDA by variational EM, classes by Bayes' rule. lda+svm: LDA by variational EM, then
+MedLDA's machine on its E[zbar]. words: a linear SVM and naive Bayes on words. The weight of the loss and the priors are
+chosen on a fifth of the training posts, anew for each seed, with the first number of topics asked for.
 """
 
 from __future__ import annotations
@@ -29,13 +30,19 @@ from scipy import sparse
 
 PACKAGES = ("topiczoo", "jax", "numpyro", "scikit-learn")
 PAIR = ("alt.atheism", "talk.religion.misc")
-TOPICS = {"binary": (20, 5, 10, 40, 60, 200), "classes": (40, 20, 70, 110)}
+TOPICS = {"binary": (20, 5, 10, 40, 60, 200), "classes": (20, 40, 70, 110)}
 COST = 16.0
-CANDIDATES = ((4.0, 0.1, 0.05), (20.0, 0.5, 0.2))  # weight of the loss, alpha, gamma
+CANDIDATES = ((20.0, 0.5, 0.1), (20.0, 1.0, 0.1))  # weight of the loss, alpha, gamma
 VEM = {"num_iterations": 25, "e_iterations": 10}
+GIBBS = {"num_warmup": 120, "num_samples": 40, "num_chains": 1}
+GIBBS_SETTINGS = (5.0, 0.5, 0.1)  # found on a fifth of the training posts; choosing anew would take hours
+METHODS = {
+    "vem one against all": "MedLDA, vem, one against all", "vem": "MedLDA, vem", "vem 1-slack": "MedLDA, vem, 1-slack",
+    "gibbs": "MedLDA, gibbs", "slda": "sLDA", "disclda": "DiscLDA", "lda+svm": "LDA + SVM",
+}  # fmt: skip
 
 
-def load(folder, task):
+def load(folder, task, damped=True):
     """Corpus, labels, and the places of training and test posts with words."""
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
@@ -50,7 +57,8 @@ def load(folder, task):
     used = np.asarray((counts[train] > 0).sum(0)).ravel() >= 2
     used &= ~np.isin(vocabulary, list(ENGLISH_STOP_WORDS))
     counts = counts[:, used]
-    counts.data = np.round(np.sqrt(counts.data)).astype(counts.dtype)
+    if damped:
+        counts.data = np.round(np.sqrt(counts.data)).astype(counts.dtype)
     corpus = corpora.Corpus.from_counts(counts, vocabulary[used], empty="keep")
     words = corpus.lengths > 0
     return corpus, table["group"].to_numpy().astype(str), np.flatnonzero(train & words), np.flatnonzero(~train)
@@ -68,27 +76,54 @@ def machine(x, codes, classes, weight):
     return found.coefficients, support_vectors(loss, found.duals, codes, parameters)
 
 
-def medlda(method, corpus, label, classes, train, test, topics, settings, seed):
+def arguments_of(method, classes, topics, settings):
+    """The story, its arguments and the engine of a supervised method."""
     from topiczoo import inference, models
 
     weight, alpha, gamma = settings
-    margin = "binary" if classes == 2 else "one_against_all" if method.endswith(("all", "gibbs")) else "classes"
-    story = {"margin": margin, "weight": weight, "cost": COST, "alpha": alpha, "gamma": gamma, "num_topics": topics}
-    story |= {"seed": seed, "progress_bar": False} | ({"outputs": classes} if classes > 2 else {})
-    began = time.perf_counter()
-    if method == "gibbs":
-        fit = inference.gibbs(
-            models.medlda, corpus[train], label[train], num_warmup=150, num_samples=50, num_chains=1, **story
+    common = {"num_topics": topics, "alpha": alpha, "gamma": gamma}
+    several = {"outputs": classes} if classes > 2 else {}
+    if method == "slda":
+        return (
+            models.slda_glm,
+            {"response": "softmax" if classes > 2 else "logit", **several, **common},
+            inference.vem,
+            VEM,
         )
-    else:
-        slack = {"slack": "one"} if method.endswith("1-slack") else {}
-        fit = inference.vem(models.medlda, corpus[train], label[train], **VEM, **slack, **story)
+    if method == "disclda":
+        own = max(1, topics // (2 * classes))  # topics of a class: half of all, as far as they go round
+        shared = topics - own * classes
+        return models.disclda, {"outputs": classes, "shared": shared, **common}, inference.vem, VEM
+    margin = "binary" if classes == 2 else "one_against_all" if method.endswith(("all", "gibbs")) else "classes"
+    story = {"margin": margin, "weight": weight, "cost": COST, **several, **common}
+    if method == "gibbs":
+        return models.medlda, story, inference.gibbs, GIBBS
+    return models.medlda, story, inference.vem, VEM | ({"slack": "one"} if method.endswith("1-slack") else {})
+
+
+def supervised(method, corpus, label, classes, train, test, topics, settings, seed):
+    story, arguments, engine, steps = arguments_of(method, classes, topics, settings)
+    began = time.perf_counter()
+    fit = engine(story, corpus[train], label[train], **steps, **arguments, seed=seed, progress_bar=False)
     trained = time.perf_counter()
     found = fit.predict(corpus[test], rule="posterior" if method == "gibbs" else "plug-in")
-    return {
+    bound = np.array(fit.info.get("bound", [0.0]))
+    row = {
         "accuracy": float(np.mean(found.label == label[test])), "training": trained - began,
         "test": time.perf_counter() - trained, "support vectors": fit.info.get("support_vectors"),
+        "largest fall": float((-np.diff(bound) / np.abs(bound[1:])).max(initial=0.0)),
     }  # fmt: skip
+    return row | ({} if method in ("gibbs", "disclda") else {"entropy": spread_of(fit, corpus[test])})
+
+
+def spread_of(fit, corpus):
+    """Mean entropy of E[theta] of documents, given their words."""
+    from topiczoo.inference.folding import Folding
+    from topiczoo.inference.prediction import plug_in_topics
+
+    folding = Folding(fit, corpus)
+    theta = np.asarray(plug_in_topics(folding, folding.means(0))[0], float)
+    return float(-(theta * np.log(theta)).sum(1).mean())
 
 
 def lda_svm(corpus, label, classes, train, test, topics, settings, seed):
@@ -97,28 +132,39 @@ def lda_svm(corpus, label, classes, train, test, topics, settings, seed):
     from topiczoo.inference.prediction import plug_in_topics
 
     weight, alpha, gamma = settings
-    began = time.perf_counter()
     story = {"num_topics": topics, "alpha": alpha, "gamma": gamma}
+    began = time.perf_counter()
     fit = inference.vem(models.lda, corpus[train], seed=seed, progress_bar=False, **VEM, **story)
     codes = np.unique(label, return_inverse=True)[1]
-    x, seen = (np.asarray(plug_in_topics(f := Folding(fit, corpus[at]), f.means(0))[1]) for at in (train, test))
-    coefficients, held = machine(x, codes[train], classes, weight)
-    scores = seen @ coefficients
+    folding = Folding(fit, corpus[train])
+    coefficients, held = machine(
+        np.asarray(plug_in_topics(folding, folding.means(0))[1]), codes[train], classes, weight
+    )
+    trained = time.perf_counter()
+    folding = Folding(fit, corpus[test])
+    scores = np.asarray(plug_in_topics(folding, folding.means(0))[1]) @ coefficients
     guess = (scores[:, 0] > 0).astype(int) if classes == 2 else scores.argmax(1)
-    seconds = time.perf_counter() - began
-    return {"accuracy": float(np.mean(guess == codes[test])), "training": seconds, "support vectors": held}
+    return {
+        "accuracy": float(np.mean(guess == codes[test])), "training": trained - began,
+        "test": time.perf_counter() - trained, "support vectors": held, "entropy": spread_of(fit, corpus[test]),
+    }  # fmt: skip
+
+
+def words(folder, task):
+    """What needs no topics: machines on counts as they are, naive Bayes on both."""
+    raw, damped = (baselines(*load(folder, task, damped)) for damped in (False, True))
+    return {"settings": None, **raw, "naive Bayes, damped counts": damped["naive Bayes"]}
 
 
 def part(method, data, topics, seed, settings):
     corpus, label, train, test = data
     classes = len(np.unique(label))
-    if method == "words":
-        return {"settings": None, **baselines(corpus, label, train, test)}
 
     def run(kept, left, settings):
         arguments = corpus, label, classes, kept, left, topics, settings, seed
-        return lda_svm(*arguments) if method == "lda+svm" else medlda(method, *arguments)
+        return lda_svm(*arguments) if method == "lda+svm" else supervised(method, *arguments)
 
+    settings = GIBBS_SETTINGS if method == "gibbs" else settings
     if settings is None:
         order = np.random.default_rng(seed).permutation(train)
         aside, inner = order[: len(train) // 5], order[len(train) // 5 :]
@@ -127,25 +173,37 @@ def part(method, data, topics, seed, settings):
     return {"settings": settings, **run(train, test, tuple(settings))}
 
 
-def table(found):
-    lines = [
-        "| task | method | topics | accuracy | weight, alpha, gamma | support vectors | training, s |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    words = found[found["method"] == "words"]
-    for _, row in words.iterrows():
-        for name in ("linear SVM", "naive Bayes"):
-            lines.append(f"| {row['task']} | {name} on words | | {row[name]:.3f} | | | |")
-    for (task, method, topics), rows in found[found["method"] != "words"].groupby(
-        ["task", "method", "topics"], sort=False
-    ):
-        spread = f" ± {rows['accuracy'].std(ddof=1):.3f}" if len(rows) > 1 else ""
-        held = "" if rows["support vectors"].isna().any() else f"{rows['support vectors'].mean():.0f}"
-        chosen = "; ".join(sorted({", ".join(map("{:g}".format, settings)) for settings in rows["settings"]}))
-        accuracy = f"{rows['accuracy'].mean():.3f}{spread} ({len(rows)})"
-        seconds = f"{rows['training'].mean():.0f}"
-        lines.append(f"| {task} | {method} | {topics} | {accuracy} | {chosen} | {held} | {seconds} |")
-    return "\n".join(lines)
+def table(found, task):
+    """Methods down, numbers of topics across: accuracy, then one table for each of what else was measured."""
+    found = found[found["task"] == task]
+    topics = sorted(found.loc[found["topics"] > 0, "topics"].unique())
+    lines = []
+
+    def rows(column, form, title):
+        lines.extend(
+            ["", f"| {title} | " + " | ".join(f"K = {k}" for k in topics) + " |", "|---|" + "---|" * len(topics)]
+        )
+        for method, name in METHODS.items():
+            cells = []
+            for k in topics:
+                part = found[(found["method"] == method) & (found["topics"] == k)]
+                values = part[column].dropna().astype(float) if column in part else part.iloc[:0]
+                spread = f" ± {values.std(ddof=1):{form}}" if len(values) > 1 and form == ".3f" else ""
+                cells.append(f"{values.mean():{form}}{spread} ({len(values)})" if len(values) else "")
+            if any(cells):
+                lines.append(f"| {name} | " + " | ".join(cells) + " |")
+
+    rows("accuracy", ".3f", "accuracy")
+    for _, row in found[found["method"] == "words"].iterrows():
+        cells = " |" * (len(topics) - 1)
+        kinds = ("linear SVM", "linear SVM, tf-idf", "naive Bayes", "naive Bayes, damped counts")
+        lines.extend(f"| words: {name} | {row[name]:.3f} |{cells}" for name in kinds)
+    rows("support vectors", ".0f", "support vectors")
+    rows("entropy", ".3f", "entropy of proportions")
+    rows("largest fall", ".1e", "largest fall of the objective in an iteration, of itself")
+    rows("training", ".0f", "training, seconds")
+    rows("test", ".0f", "test posts, seconds")
+    return "\n".join(lines[1:])
 
 
 def main() -> None:
@@ -161,10 +219,11 @@ def main() -> None:
         found = frame(arguments.files)
         made = "`python benchmarks/margins.py --task T --methods M --into FILE`"
         text = f"{made}, shown by {circumstances(__file__, PACKAGES)}"
-        text += f"\n\n{table(found)}\n\nMean ± standard deviation (number of seeds)."
+        text += f"\n\n{table(found, arguments.task)}\n\nMean ± standard deviation (number of seeds)."
         print(text)
         if arguments.write:
-            write_section("Max-margin topics on newsgroups", text)
+            title = {"binary": "two newsgroups", "classes": "twenty newsgroups"}[arguments.task]
+            write_section(f"Max-margin topics, {title}", text)
         return
     data = load(arguments.data, arguments.task)
     topics = TOPICS[arguments.task] if arguments.topics is None else tuple(map(int, arguments.topics.split(",")))
@@ -176,7 +235,11 @@ def main() -> None:
                 place = arguments.task, method, number, 0 if method == "words" else seed
                 row = results.done().get(place)
                 if row is None:
-                    row = dict(zip(results.keys, place, strict=True)) | part(method, data, number, seed, settings)
+                    row = dict(zip(results.keys, place, strict=True))
+                    if method == "words":
+                        row |= words(arguments.data, arguments.task)
+                    else:
+                        row |= part(method, data, number, seed, settings)
                     results.add(row)
                 settings = settings or row["settings"]
 
