@@ -36,6 +36,7 @@ class Settings:
     start: str = "response"
     expectation: str = "sigma points"
     slack: str = "n"
+    guarded: bool = True
 
 
 @dataclass(frozen=True)

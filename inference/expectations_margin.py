@@ -4,8 +4,9 @@
 
 where L is the bound of the words. q(eta) is N(lambda, V), lambda a support vector machine on E[zbar] with duals a_d
 (:mod:`.margin_solvers`), and V the prior's variances. The duals tilt the topics of every word of a document by
--lambda a_d / N_d, equations 21 and 23. This is one step: the duals belong to the topics as they were, so that the objective
-may rise a little from one iteration to the next, as the authors say.
+-lambda a_d / N_d, equations 21 and 23. The duals belong to the topics as they were: taken whole, as in the paper, the tilt
+may raise the objective, and with a large weight and short documents it oscillates. So documents go towards it by steps that
+serve them (:meth:`.TiltedWords.guarded`); ``guarded=False`` is the paper's own.
 
 A Laplace prior is a normal one whose variances follow the coefficients, V = nu sqrt(E[eta^2]).
 """
@@ -114,6 +115,8 @@ class MarginState(NamedTuple):
     coefficients: np.ndarray  # [K, C], the mean of q(eta)
     variance: np.ndarray  # [K, C]
     duals: np.ndarray  # [D, C], 0 where unlabelled
+    tilt: np.ndarray  # [D, K], under which the words have their topics
+    step: np.ndarray  # [D], see TiltedWords.guarded
 
 
 class MarginWords(TiltedWords):
@@ -139,10 +142,12 @@ class MarginWords(TiltedWords):
             )  # topics of one class must differ
         nothing, shape = np.zeros(0), response.scale.shape
         variance = response.scale**2 * (2 if response.laplace else 1)
-        duals = np.zeros((len(self.lengths), response.outputs), np.float32)
+        number = len(self.lengths)
+        duals, tilt = np.zeros((number, response.outputs), np.float32), np.zeros((number, self.num_topics))
         return MarginState(
-            self.topics.start(rng, counts), self.alpha, None, nothing, nothing, np.zeros(shape), variance, duals
-        )
+            self.topics.start(rng, counts), self.alpha, None, nothing, nothing, np.zeros(shape), variance, duals, tilt,
+            np.ones(number),
+        )  # fmt: skip
 
     def _first_counts(self) -> np.ndarray:
         """Counts of the documents of a class for each topic, classes in turn; topics in the order of y where that fails."""
@@ -159,7 +164,7 @@ class MarginWords(TiltedWords):
         return -(state.duals @ state.coefficients.T) / self.lengths[:, None]
 
     def expect(self, state: MarginState, fresh: bool) -> MarginState:
-        return self.settled(state, self.first_gamma(state, fresh), self.tilt(state), self.settings.e_iterations)
+        return self.guarded(state, self.tilt(state), fresh)
 
     def maximise(self, state: MarginState, fresh: bool) -> MarginState:
         response, variance = self.response, state.variance
@@ -173,12 +178,19 @@ class MarginWords(TiltedWords):
             topics=topics, alpha=alpha, coefficients=found.coefficients.astype(float), variance=variance, duals=duals
         )
 
+    def losses(self, state: MarginState) -> np.ndarray:
+        """Of each document, [D]; 0 where unlabelled."""
+        response, found = self.response, np.zeros(len(self.lengths))
+        scores = jnp.asarray(self.mean_topics(state)[self.labelled] @ state.coefficients, jnp.float32)
+        found[self.labelled] = response.loss.value(scores, jnp.asarray(response.target), response.parameters)
+        return found
+
+    def shares_of_documents(self, state: MarginState) -> np.ndarray:
+        return state.words - self.losses(state)
+
     def margin_bound(self, state: MarginState) -> float:
         """Minus the machine's objective, at the normal prior with the variances of now."""
-        response = self.response
-        scores = jnp.asarray(self.mean_topics(state)[self.labelled] @ state.coefficients, jnp.float32)
-        loss = response.loss.value(scores, jnp.asarray(response.target), response.parameters).sum()
-        return -float((state.coefficients**2 / state.variance).sum() / 2) - float(loss)
+        return -float((state.coefficients**2 / state.variance).sum() / 2) - float(self.losses(state).sum())
 
     def bound(self, state: MarginState) -> float:
         """Minus the objective."""

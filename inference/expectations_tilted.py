@@ -19,6 +19,8 @@ from .margin_solvers import Loss, Solution, n_slack, one_slack
 from .reading import Reading
 from .sweep import mesh_of_devices
 
+WIDER, NARROWER = 1.5, 0.3  # a document's next step, where the last one served it and where it did not
+
 
 class TiltedWords:
     """A Dirichlet theta for each document and Dirichlet topics; states have topics, alpha, gamma, counts and duals."""
@@ -61,6 +63,31 @@ class TiltedWords:
         gained = ((posterior - state.alpha) * tilt).sum(1)  # by the tilt, which is no part of the bound of the words
         bound = np.asarray(words, np.float64) - gained + dirichlet_bound(state.alpha, posterior)
         return state._replace(gamma=gamma, counts=np.asarray(counts, np.float64).T, words=bound)
+
+    def guarded(self, state: Any, target: np.ndarray, fresh: bool) -> Any:
+        """An E-step towards the tilt ``target`` that no document takes to its own loss.
+
+        A document's loss bends as its topics move, so that with the whole tilt it may end beyond the margin on the other
+        side. Each has a step size: it goes that part of the way from its old tilt to the new one, keeps its topics where its
+        share of the objective would fall, and then tries a smaller step.
+        """
+        first, steps = state.gamma is None, self.settings.e_iterations
+        tilt = target if first else state.tilt + state.step[:, None] * (target - state.tilt)
+        new = self.settled(state, self.first_gamma(state, fresh), tilt, steps)._replace(tilt=tilt)
+        if first or not self.settings.guarded:
+            return new
+        old = self.settled(state, state.gamma, state.tilt, 0)
+        better = self.shares_of_documents(new) >= self.shares_of_documents(old)
+        step = np.where(better, np.minimum(1.0, WIDER * state.step), NARROWER * state.step)
+        if better.all():
+            return new._replace(step=step)
+        gamma = jnp.where(better[:, None], new.gamma, old.gamma)
+        mixed = np.where(better[:, None], tilt, state.tilt)
+        return self.settled(state, gamma, mixed, 0)._replace(tilt=mixed, step=step)
+
+    def shares_of_documents(self, state: Any) -> np.ndarray:
+        """What each document adds to minus the objective, [D]."""
+        raise NotImplementedError
 
     def mean_topics(self, state: Any) -> np.ndarray:
         """E[zbar], [D, K]."""

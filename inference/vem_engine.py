@@ -69,6 +69,7 @@ def vem(
     order: str = "parallel",
     expectation: str = "sigma points",
     slack: str = "n",
+    guarded: bool = True,
     num_iterations: int = 200,
     tolerance: float = 1e-4,
     e_tolerance: float = 1e-4,
@@ -102,6 +103,9 @@ def vem(
     slack
         How the support vector machine of a margin is solved: "n", one document after the other, or "one", by cutting planes
         through all documents. Both end at the same optimum.
+    guarded
+        Whether topics of documents with a margin move by steps that serve the objective. False: by the paper's whole step,
+        which may raise it.
     num_iterations, tolerance
         EM ends when the bound's relative change falls below ``tolerance``, or after so many iterations.
     e_iterations, e_tolerance
@@ -124,7 +128,7 @@ def vem(
     from .fit import Fit
 
     reading = read(story, corpus, y, arguments)
-    settings = Settings(topics, point, estimate_alpha, e_tolerance, e_iterations, start, expectation, slack)
+    settings = Settings(topics, point, estimate_alpha, e_tolerance, e_iterations, start, expectation, slack, guarded)
     form = _form(reading, settings, order)
     rng = np.random.default_rng(seed)
     state, info = _ascend(form, form.start(rng), reading, num_iterations, tolerance, progress_bar)

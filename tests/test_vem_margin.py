@@ -58,7 +58,8 @@ def test_documents_are_learned_and_the_objective_settles(margin):
         **EVERY[margin],
     )  # fmt: skip
     bound = np.array(fit.info["bound"])
-    assert (np.diff(bound) > -2e-3 * np.abs(bound[1:])).all()  # one step of phi: it may fall a little
+    slack = 2e-3 if margin == "regression" else 1e-5  # the normal response beside it is tilted by a whole step
+    assert (np.diff(bound) > -slack * np.abs(bound[1:])).all()
     assert bound[-1] > bound[0] and 0 < fit.info["support_vectors"] <= 90 * 3
     found = fit.predict(corpus[90:], rule="plug-in")
     if margin in NUMBERS:
@@ -68,6 +69,22 @@ def test_documents_are_learned_and_the_objective_settles(margin):
     # q(eta) has the prior's variance around the machine's coefficients
     if margin != "regression":
         np.testing.assert_allclose(fit.draws["eta"][0].std(0), 1, atol=0.25)
+
+
+def test_no_document_moves_to_its_own_loss():
+    """With a weight that takes the paper's whole step beyond the margin: there the objective falls, guarded it does not."""
+    corpus, y = planted("one_against_all", 120)
+    story = {"margin": "one_against_all", **ARGUMENTS, **EVERY["one_against_all"], "weight": 50.0}
+    falls = {}
+    for guarded in (True, False):
+        ours = MarginWords(read(medlda, corpus, y, story), Settings(guarded=guarded, e_iterations=10))
+        state, falls[guarded] = ours.expect(ours.start(np.random.default_rng(0)), fresh=True), []
+        for _ in range(12):
+            moved = ours.maximise(state, fresh=False)
+            before = ours.shares_of_documents(ours.settled(moved, moved.gamma, moved.tilt, 0))
+            state = ours.expect(moved, fresh=False)
+            falls[guarded].append((before - ours.shares_of_documents(state)).max())
+    assert max(falls[True]) < 1e-2 < 10 < max(falls[False])
 
 
 @pytest.fixture(scope="module")

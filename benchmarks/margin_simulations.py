@@ -1,0 +1,141 @@
+"""When does a margin on topics beat a machine on words? The three settings of section 5.2.3 of Zhu, Ahmed & Xing (2012).
+
+    python benchmarks/margin_simulations.py --settings 1,2 --seeds 0,1 --into FILE   # parts in FILE are not run again
+    python benchmarks/margin_simulations.py --from FILE [FILE ...] --write
+
+Documents of LDA with alpha = 1, 500 terms, topics of normalised uniform numbers, Poisson(L) words. 1: 40 topics; the class
+follows from the topics' shares alone. 2: 150 topics; the class follows from shares and words, words counting for more.
+3: as 2, but the shares' coefficients are 150 times as large. The paper draws coefficients from N(0, 0.1); in setting 1 that
+is a logit of deviation 0.07, and not even the truth tells one class from the other. "1, scaled" has them 40 times as large.
+
+The paper does not say how many documents there are: 1,000 for training here, and 1,000 for testing. medlda: by variational
+EM with the true number of topics; svm: a linear machine on the counts; both: it on MedLDA's topics and the counts side
+by side, as in the paper; truth: the better class given the true shares and coefficients. Weights are chosen on a fifth
+of the training documents.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+from measuring import Results, add_options, circumstances, frame, write_section
+from scipy import sparse
+
+PACKAGES = ("topiczoo", "jax", "numpyro", "scikit-learn")
+LENGTHS = {
+    "1": (25, 50, 150, 300, 500), "1, scaled": (25, 50, 150, 300, 500), "2": (50, 100, 150, 200, 250),
+    "3": (50, 100, 150, 200, 250, 300, 350),
+}  # fmt: skip
+METHODS = ("medlda", "svm", "both", "truth")
+NUMBER, TERMS = 1000, 500
+WEIGHTS = (0.03, 0.3, 3.0)
+STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1)
+
+
+def simulate(setting, length, seed):
+    """Counts, classes, and the logits they are drawn by; training documents come first."""
+    rng = np.random.default_rng([seed, length, *map(ord, setting)])
+    topics = 40 if setting.startswith("1") else 150
+    beta = rng.random((topics, TERMS))
+    beta /= beta.sum(1, keepdims=True)
+    theta = rng.dirichlet(np.ones(topics), 2 * NUMBER)
+    lengths = np.maximum(rng.poisson(length, 2 * NUMBER), 1)
+    counts = np.stack([rng.multinomial(n, share) for n, share in zip(lengths, theta @ beta, strict=True)])
+    of_topics = rng.normal(0, np.sqrt(0.1), topics) * (topics if setting in ("1, scaled", "3") else 1)
+    logits = theta @ of_topics
+    if not setting.startswith("1"):
+        logits = logits + counts @ rng.normal(0, np.sqrt(0.1), TERMS)
+    return counts, (rng.random(2 * NUMBER) < 1 / (1 + np.exp(-logits))).astype(int), logits, topics
+
+
+def best_machine(features, y, train, test):
+    """Accuracy of a linear machine, its strength chosen by five-fold cross-validation."""
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.svm import LinearSVC
+
+    search = GridSearchCV(LinearSVC(loss="hinge", max_iter=20_000), {"C": STRENGTHS}, cv=5)
+    return float(search.fit(features[train], y[train]).score(features[test], y[test]))
+
+
+def part(setting, length, seed):
+    """Accuracy of every method."""
+    from topiczoo import corpora, inference, models
+    from topiczoo.inference.folding import Folding
+    from topiczoo.inference.prediction import plug_in_topics
+
+    counts, y, logits, topics = simulate(setting, length, seed)
+    corpus = corpora.Corpus.from_counts(counts)
+    train, test = np.arange(NUMBER), np.arange(NUMBER, 2 * NUMBER)
+    aside, inner = train[: NUMBER // 5], train[NUMBER // 5 :]
+
+    def fit(at, weight):
+        return inference.vem(
+            models.medlda, corpus[at], y[at], margin="binary", weight=weight, cost=1.0, nu=float(topics), alpha=1.0,
+            gamma=1.0, num_topics=topics, num_iterations=40, progress_bar=False,
+        )  # fmt: skip
+
+    def right(fitted, at):
+        return float(np.mean(fitted.predict(corpus[at], rule="plug-in").mean.round() == y[at]))
+
+    tried = {weight: right(fit(inner, weight), aside) for weight in WEIGHTS}
+    fitted = fit(train, max(tried, key=tried.get))
+    folding = Folding(fitted, corpus)
+    shares = np.asarray(plug_in_topics(folding, folding.means(0))[1])
+    words = sparse.csr_matrix(counts.astype(float))
+    return {
+        "medlda": right(fitted, test), "svm": best_machine(words, y, train, test),
+        "both": best_machine(sparse.hstack([words, shares]).tocsr(), y, train, test),
+        "truth": float(np.mean((logits[test] > 0) == y[test])), "weight": max(tried, key=tried.get),
+    }  # fmt: skip
+
+
+def table(found):
+    lines = []
+    for setting, lengths in LENGTHS.items():
+        rows = found[found["setting"] == setting]
+        if not len(rows):
+            continue
+        lines += [f"| setting {setting} | " + " | ".join(f"L = {n}" for n in lengths) + " |"]
+        lines += ["|---|" + "---|" * len(lengths)]
+        for method in METHODS:
+            cells = []
+            for length in lengths:
+                values = rows.loc[rows["length"] == length, method]
+                spread = f" ± {values.std(ddof=1):.3f}" if len(values) > 1 else ""
+                cells.append(f"{values.mean():.3f}{spread} ({len(values)})" if len(values) else "")
+            lines.append(f"| {method} | " + " | ".join(cells) + " |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--settings", default="/".join(LENGTHS), help="separated by /")
+    parser.add_argument("--seeds", default="0,1,2,3,4")
+    add_options(parser)
+    arguments = parser.parse_args()
+    if arguments.files:
+        made = (
+            "`python benchmarks/margin_simulations.py --settings S --seeds R --into FILE`, a process a core, shown by "
+        )
+        text = f"{made}{circumstances(__file__, PACKAGES)}\n\n{table(frame(arguments.files))}\n"
+        text += "Accuracy, mean ± standard deviation (number of seeds)."
+        print(text)
+        if arguments.write:
+            write_section("Max-margin topics, simulated documents", text)
+        return
+    results = Results(arguments.into, ("setting", "length", "seed"))
+    for seed in map(int, arguments.seeds.split(",")):
+        for setting in arguments.settings.split("/"):
+            for length in LENGTHS[setting]:
+                place = setting, length, seed
+                if place not in results.done():
+                    began = time.perf_counter()
+                    row = dict(zip(results.keys, place, strict=True)) | part(setting, length, seed)
+                    results.add(row | {"seconds": time.perf_counter() - began})
+
+
+if __name__ == "__main__":
+    main()
