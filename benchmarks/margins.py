@@ -76,12 +76,17 @@ def machine(x, codes, classes, weight):
     return found.coefficients, support_vectors(loss, found.duals, codes, parameters)
 
 
+def of_a_topic(alpha, classes, topics):
+    """With two classes alpha is that of 20 topics, and as much in all for other numbers: 200 topics would drown a post."""
+    return alpha * 20 / topics if classes == 2 else alpha
+
+
 def arguments_of(method, classes, topics, settings):
     """The story, its arguments and the engine of a supervised method."""
     from topiczoo import inference, models
 
     weight, alpha, gamma = settings
-    common = {"num_topics": topics, "alpha": alpha, "gamma": gamma}
+    common = {"num_topics": topics, "alpha": of_a_topic(alpha, classes, topics), "gamma": gamma}
     several = {"outputs": classes} if classes > 2 else {}
     if method == "slda":
         return (
@@ -132,7 +137,7 @@ def lda_svm(corpus, label, classes, train, test, topics, settings, seed):
     from topiczoo.inference.prediction import plug_in_topics
 
     weight, alpha, gamma = settings
-    story = {"num_topics": topics, "alpha": alpha, "gamma": gamma}
+    story = {"num_topics": topics, "alpha": of_a_topic(alpha, classes, topics), "gamma": gamma}
     began = time.perf_counter()
     fit = inference.vem(models.lda, corpus[train], seed=seed, progress_bar=False, **VEM, **story)
     codes = np.unique(label, return_inverse=True)[1]
