@@ -70,7 +70,7 @@ for name, by_words in (("labels from topics", False), ("labels from words", True
 pd.DataFrame(rows).T.round(3)
 
 # %% [markdown]
-# One seed and 200 test documents: differences of a few hundredths are noise, and here the likelihood is if anything ahead, for
+# One seed and 200 test documents: differences of a few hundredths are noise; here the likelihood is if anything ahead, for
 # labels are drawn from one. Where there are many classes the margin has it easier: it needs no normaliser over them. On
 # the twenty newsgroups of the paper it is right more often, and trains in a fraction of the time (benchmarks/results.md).
 #
@@ -81,9 +81,9 @@ pd.DataFrame(rows).T.round(3)
 print(f"{margin.info['support_vectors']} of {len(train)} documents are support vectors")
 
 # %% [markdown]
-# The machine's multipliers pull the topics of a document's words towards its class. The paper takes that pull whole, although
-# it belongs to the topics as they were; with a heavy loss the objective then swings. `vem` moves each document by a step
-# that serves it, and the objective, which is minimised, only falls.
+# The machine's multipliers pull the topics of a document's words towards its class. The paper takes that pull whole, though it
+# belongs to the topics as they were; with a heavy loss the objective then swings. `vem` moves each document by a step that
+# serves it, and the objective, which is minimised, only falls.
 
 # %%
 steps = {"each document's own": True, "whole, as in the paper": False}
