@@ -81,7 +81,7 @@ pd.DataFrame(rows).T.round(3)
 print(f"{margin.info['support_vectors']} of {len(train)} documents are support vectors")
 
 # %% [markdown]
-# The machine's multipliers pull the topics of a document's words towards its class. The paper takes that pull whole, though it
+# The machine's multipliers pull the topics of a document's words to its class. The paper takes that pull whole, though it
 # belongs to the topics as they were; with a heavy loss the objective then swings. `vem` moves each document by a step that
 # serves it, and the objective, which is minimised, only falls.
 
