@@ -218,6 +218,7 @@ def main() -> None:
     parser.add_argument("--methods", default="words,vem,lda+svm,gibbs")
     parser.add_argument("--topics", default=None)
     parser.add_argument("--seeds", default="0,1,2,3,4")
+    parser.add_argument("--settings", default=None, help="weight,alpha,gamma: no choice among candidates")
     add_options(parser)
     arguments = parser.parse_args()
     if arguments.files:
@@ -235,7 +236,7 @@ def main() -> None:
     results = Results(arguments.into, ("task", "method", "topics", "seed"))
     for seed in map(int, arguments.seeds.split(",")):
         for method in arguments.methods.split(","):
-            settings = None
+            settings = tuple(map(float, arguments.settings.split(","))) if arguments.settings else None
             for number in topics if method != "words" else (0,):
                 place = arguments.task, method, number, 0 if method == "words" else seed
                 row = results.done().get(place)

@@ -162,9 +162,9 @@ def test_the_weight_of_the_loss_is_found_by_cross_validation():
     corpus, y = planted("binary")
     names = np.where(y == 1, "yes", "no")
     search = {
-        "folds": 3,
+        "folds": 2,
         "margin": "binary",
-        "num_iterations": 15,
+        "num_iterations": 8,
         "predict": {"rule": "plug-in"},
         "progress_bar": False,
     }
