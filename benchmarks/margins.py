@@ -112,11 +112,11 @@ def supervised(method, corpus, label, classes, train, test, topics, settings, se
     fit = engine(story, corpus[train], label[train], **steps, **arguments, seed=seed, progress_bar=False)
     trained = time.perf_counter()
     found = fit.predict(corpus[test], rule="posterior" if method == "gibbs" else "plug-in")
-    bound = np.array(fit.info.get("bound", [0.0]))
+    bound = np.array(fit.info.get("bound", [np.nan]))
     row = {
         "accuracy": float(np.mean(found.label == label[test])), "training": trained - began,
         "test": time.perf_counter() - trained, "support vectors": fit.info.get("support_vectors"),
-        "largest fall": float((-np.diff(bound) / np.abs(bound[1:])).max(initial=0.0)),
+        "largest fall": float((-np.diff(bound) / np.abs(bound[1:])).max(initial=0.0)) if len(bound) > 1 else None,
     }  # fmt: skip
     return row | ({} if method in ("gibbs", "disclda") else {"entropy": spread_of(fit, corpus[test])})
 

@@ -172,7 +172,8 @@ class MarginWords(TiltedWords):
             second = state.coefficients**2 + variance
             variance = np.maximum(response.scale * np.sqrt(second), SMALLEST_VARIANCE * response.scale**2)
         x = self.mean_topics(state)[self.labelled]
-        found, duals = self.machine(state, response.loss, x, response.target, variance, response.parameters)
+        problem = response.loss, x, response.target, variance, response.parameters
+        found, duals = self.machine(state, *problem, state.coefficients)
         alpha, topics = self.next_alpha(state, fresh), self.topics.update(state.counts)
         return state._replace(
             topics=topics, alpha=alpha, coefficients=found.coefficients.astype(float), variance=variance, duals=duals

@@ -162,11 +162,12 @@ def _cut(loss: Loss, coefficients: jax.Array, x: jax.Array, y: jax.Array, parame
 
 
 def one_slack(
-    loss: Loss, x: np.ndarray, y: np.ndarray, variance: np.ndarray, parameters: dict, *, gap: float = GAP
-) -> Solution:
-    """Cutting planes: the loss of all documents is bounded from below by a plane at each place tried."""
+    loss: Loss, x: np.ndarray, y: np.ndarray, variance: np.ndarray, parameters: dict, start: np.ndarray | None = None,
+    *, gap: float = GAP,
+) -> Solution:  # fmt: skip
+    """Cutting planes: the loss of all documents is bounded from below by a plane at each place tried, ``start`` first."""
     problem = jnp.asarray(x, jnp.float32), jnp.asarray(y), parameters
-    coefficients = np.zeros(variance.shape)
+    coefficients = np.zeros(variance.shape) if start is None else start
     slopes, heights, duals = [np.zeros(variance.size)], [0.0], [np.zeros((len(x), variance.shape[1]), np.float32)]
     shares, upper, best = np.ones(1), np.inf, coefficients
     while True:
