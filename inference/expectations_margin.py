@@ -173,7 +173,7 @@ class MarginWords(TiltedWords):
             variance = np.maximum(response.scale * np.sqrt(second), SMALLEST_VARIANCE * response.scale**2)
         x = self.mean_topics(state)[self.labelled]
         found, duals = self.machine(state, response.loss, x, response.target, variance, response.parameters)
-        alpha, topics = self.next_alpha(state, fresh), self.topics.update(state.counts)
+        alpha, topics = self.next_alpha(state, fresh), self.topics.update(state.counts, state.topics)
         return state._replace(
             topics=topics, alpha=alpha, coefficients=found.coefficients.astype(float), variance=variance, duals=duals
         )

@@ -7,7 +7,9 @@ The engine reads the story and takes the form that fits:
   ``zbar @ eta`` (:mod:`.expectations_normal`);
 * words and a margin of ``zbar @ eta`` (:mod:`.expectations_margin`), with a normal response beside it
   (:mod:`.expectations_margin_normal`);
-* one discrete z a document and Dirichlet sites (:mod:`.expectations_enumerated`).
+* one discrete z a document and Dirichlet sites (:mod:`.expectations_enumerated`);
+* one observed class a document and components that add up in log-space (:mod:`.expectations_additive`); such components also
+  stand in the place of Dirichlet topics in all other forms.
 
 A form has ``start(rng)``, ``expect(state, fresh)`` (the E-step), ``maximise(state, fresh)`` (the M-step),
 ``bound(state)`` and ``marginals(state)``. One whose mathematics does not promise a rising bound says ``monotone = False``.
@@ -31,6 +33,7 @@ from tqdm.auto import tqdm
 from topiczoo.corpora import Corpus
 
 from .expectations import Marginals, Settings
+from .expectations_additive import Bags, has_sparse_prior
 from .expectations_enumerated import Enumerated
 from .expectations_general import GlmWords
 from .expectations_margin import MarginWords, is_margin
@@ -154,6 +157,9 @@ def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 
 def _form(reading: Reading, settings: Settings, order: str) -> Form:
     if not reading.has_words:
+        latent = reading.latent.values()
+        if not any(site.discrete for site in latent) and any(has_sparse_prior(reading, site.name) for site in latent):
+            return Bags(reading, settings)
         return Enumerated(reading, settings)
     if not reading.below:
         return Words(reading, settings)
@@ -221,8 +227,11 @@ def _share(concentration: np.ndarray) -> np.ndarray:
 
 def _draw(marginals: Marginals, rng: np.random.Generator, num_draws: int) -> dict[str, np.ndarray]:
     """Draws from the approximate posterior, [1 chain, draws, ...] for each site."""
-    largest = max(value.size * 4 for value in marginals.dirichlet.values() or [np.zeros(1)])
-    draws = int(max(1, min(num_draws, LARGEST_SITE // largest)))
+    free = marginals.dirichlet or marginals.categorical or marginals.normal
+    largest = max(value.size * 4 for value in (*marginals.dirichlet.values(), *marginals.point.values(), np.zeros(1)))
+    draws = (
+        int(max(1, min(num_draws, LARGEST_SITE // largest))) if free else 1
+    )  # one says all of what is but estimated
     tiny = np.finfo(np.float32).tiny
     posterior = {}
     for name, concentration in marginals.dirichlet.items():
