@@ -130,8 +130,6 @@ class DirichletSite:
     prior: np.ndarray
     mle: bool
 
-    warm_up = 0  # turns of EM before the bound counts
-
     def start(self, rng: np.random.Generator, counts: np.ndarray | float = 0.0) -> np.ndarray:
         """Expected counts on top of uniform ones with 10% of noise: exactly equal topics would never separate."""
         return counts + rng.gamma(100.0, 0.01, self.prior.shape)

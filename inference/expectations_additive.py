@@ -25,9 +25,11 @@ from .expectations import Marginals, Settings, refuse, unwrap
 from .expectations_counted import counted_sites
 from .reading import BETA, Answer, Reading, run
 
+Limits = tuple[int, float]
 SPARSE = dist.Laplace, NormalJeffreys  # priors of deviations
 START = 20, 1e-6  # Newton steps under the normal prior, and when to end them
 WHOLE = 100, 1e-7  # the same under the story's, where nothing but the deviations is to be found
+TURN: dict[type, Limits] = {JeffreysPenalty: (1, 0.0), LaplacePenalty: (20, 1e-6)}  # the same in one turn of EM
 WARM_UP = 10  # turns of EM under the normal prior: a deviation that is 0 early would stay 0
 
 
@@ -40,12 +42,10 @@ class AdditiveSite:
     penalty: Penalty
     corpus: Corpus
 
-    warm_up = WARM_UP
-
     @property
-    def prior(self) -> jax.Array:
+    def prior(self) -> np.ndarray:
         """An array of the site's shape."""
-        return self.rest
+        return np.asarray(self.rest)
 
     def start(self, rng: np.random.Generator, counts: np.ndarray | None = None) -> np.ndarray:
         """At counts, by default of documents dealt to the components by chance."""
@@ -60,15 +60,12 @@ class AdditiveSite:
         return self.update(counts, state, START, NormalPenalty())
 
     def update(
-        self,
-        counts: np.ndarray,
-        state: np.ndarray,
-        limits: tuple[int, float] = (1, 0.0),
-        penalty: Penalty | None = None,
+        self, counts: np.ndarray, state: np.ndarray, limits: Limits | None = None, penalty: Penalty | None = None
     ) -> np.ndarray:
-        """Newton steps on the deviations; by default one, as in the paper, for the counts are not yet right."""
-        counts = jnp.asarray(counts, jnp.float32)
-        return np.asarray(climb(state, counts, self.rest, penalty or self.penalty, *limits).deviation)
+        """Newton steps on the deviations, under the Jeffreys prior one, as in the paper: counts are not yet right."""
+        limits = limits or TURN[type(self.penalty)]
+        expected = jnp.asarray(counts, jnp.float32)
+        return np.asarray(climb(jnp.asarray(state), expected, self.rest, penalty or self.penalty, *limits).deviation)
 
     def log_mean(self, state: np.ndarray) -> np.ndarray:
         """log beta."""
@@ -198,6 +195,7 @@ class Bags:
 
     def marginals(self, state: BagsState) -> Marginals:
         marginals = Marginals()
-        for site, value in ((self.site, state.deviation), *self.counted):
-            site.put(value, marginals)
+        self.site.put(state.deviation, marginals)
+        for site, found in self.counted:
+            site.put(found, marginals)
         return marginals

@@ -16,7 +16,7 @@ import numpy as np
 from topiczoo.corpora.layouts import documents
 
 from .expectations import DirichletSite, Marginals, Settings, concentrations, refuse, require_dirichlet, unwrap
-from .expectations_additive import AdditiveSite, additive_bags, counts_of, has_sparse_prior
+from .expectations_additive import WARM_UP, AdditiveSite, additive_bags, counts_of, has_sparse_prior
 from .reading import Answer, Reading, run
 
 
@@ -114,7 +114,7 @@ class Enumerated:
     def start(self, rng: np.random.Generator) -> EnumeratedState:
         nothing = np.zeros(0)
         state = EnumeratedState({name: site.start(rng) for name, site in self.sites.items()}, nothing, nothing)
-        for _ in range(max(site.warm_up for site in self.sites.values())):
+        for _ in range(WARM_UP if len(self.shares) < len(self.sites) else 0):
             state = self._moved(self.expect(state, fresh=True), warm=True)
         return state
 

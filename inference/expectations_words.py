@@ -28,7 +28,7 @@ from .expectations import (
     refuse,
     require_dirichlet,
 )
-from .expectations_additive import AdditiveSite, additive_topics
+from .expectations_additive import WARM_UP, AdditiveSite, additive_topics
 from .expectations_counted import counted_sites
 from .reading import Reading
 from .special import digamma, gammaln
@@ -248,9 +248,10 @@ class Words:
     def start(self, rng: np.random.Generator) -> WordsState:
         nothing = np.zeros(0)
         state = WordsState(self.topics.start(rng), self.alpha, jnp.zeros(0), nothing, nothing)
-        for _ in range(self.topics.warm_up):
-            state = self.expect(state, fresh=True)
-            state = state._replace(topics=self.topics.warm(state.counts, state.topics))
+        if isinstance(self.topics, AdditiveSite):
+            for _ in range(WARM_UP):
+                state = self.expect(state, fresh=True)
+                state = state._replace(topics=self.topics.warm(state.counts, state.topics))
         return state
 
     def expect(self, state: WordsState, fresh: bool) -> WordsState:

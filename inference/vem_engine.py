@@ -229,9 +229,7 @@ def _draw(marginals: Marginals, rng: np.random.Generator, num_draws: int) -> dic
     """Draws from the approximate posterior, [1 chain, draws, ...] for each site."""
     free = marginals.dirichlet or marginals.categorical or marginals.normal
     largest = max(value.size * 4 for value in (*marginals.dirichlet.values(), *marginals.point.values(), np.zeros(1)))
-    draws = (
-        int(max(1, min(num_draws, LARGEST_SITE // largest))) if free else 1
-    )  # one says all of what is but estimated
+    draws = int(max(1, min(num_draws, LARGEST_SITE // largest))) if free else 1  # one says all of what is but estimated
     tiny = np.finfo(np.float32).tiny
     posterior = {}
     for name, concentration in marginals.dirichlet.items():
