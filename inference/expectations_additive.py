@@ -28,8 +28,10 @@ from .reading import BETA, Answer, Reading, run
 Limits = tuple[int, float]
 SPARSE = dist.Laplace, NormalJeffreys  # priors of deviations
 START = 20, 1e-6  # Newton steps under the normal prior, and when to end them
-WHOLE = 100, 1e-7  # the same under the story's, where nothing but the deviations is to be found
-TURN: dict[type, Limits] = {JeffreysPenalty: (1, 0.0), LaplacePenalty: (20, 1e-6)}  # the same in one turn of EM
+# the same under the story's: where nothing but the deviations is to be found, and in one turn of EM, whose counts are not
+# yet right. To 0 it is a long way under the Laplace prior and a short one under the Jeffreys prior.
+WHOLE: dict[type, Limits] = {JeffreysPenalty: (100, 1e-6), LaplacePenalty: (200, 1e-7)}
+TURN: dict[type, Limits] = {JeffreysPenalty: (1, 0.0), LaplacePenalty: (20, 1e-6)}
 WARM_UP = 10  # turns of EM under the normal prior: a deviation that is 0 early would stay 0
 
 
@@ -47,9 +49,9 @@ class AdditiveSite:
         """An array of the site's shape."""
         return np.asarray(self.rest)
 
-    def start(self, rng: np.random.Generator, counts: np.ndarray | None = None) -> np.ndarray:
-        """At counts, by default of documents dealt to the components by chance."""
-        if counts is None:
+    def start(self, rng: np.random.Generator, counts: np.ndarray | float = 0.0) -> np.ndarray:
+        """At counts, where there are none at those of documents dealt to the components by chance."""
+        if not isinstance(counts, np.ndarray) or not counts.ndim:
             owner = rng.integers(0, len(self.rest), len(self.corpus))
             counts = counts_of((owner == np.arange(len(self.rest))[:, None]).astype(np.float32), self.corpus)
         first = first_deviation(jnp.asarray(counts, jnp.float32), self.rest)
@@ -167,6 +169,8 @@ class BagsState(NamedTuple):
 class Bags:
     """Stories of observed classes: all words of a document from its class' component, and what is counted from y alone."""
 
+    afresh = False
+
     def __init__(self, reading: Reading, settings: Settings) -> None:
         deviation = next(name for name in reading.latent if has_sparse_prior(reading, name))
         self.words, self.site = additive_bags(reading, settings, deviation)
@@ -188,7 +192,7 @@ class Bags:
         return state._replace(bound=float((self.counts * self.site.log_mean(state.deviation)).sum()))
 
     def maximise(self, state: BagsState, fresh: bool) -> BagsState:
-        return state._replace(deviation=self.site.update(self.counts, state.deviation, WHOLE))
+        return state._replace(deviation=self.site.update(self.counts, state.deviation, WHOLE[type(self.site.penalty)]))
 
     def bound(self, state: BagsState) -> float:
         return state.bound + self.site.bound(state.deviation) + sum(site.bound(found) for site, found in self.counted)

@@ -12,7 +12,8 @@ The engine reads the story and takes the form that fits:
   stand in the place of Dirichlet topics in all other forms.
 
 A form has ``start(rng)``, ``expect(state, fresh)`` (the E-step), ``maximise(state, fresh)`` (the M-step),
-``bound(state)`` and ``marginals(state)``. One whose mathematics does not promise a rising bound says ``monotone = False``.
+``bound(state)`` and ``marginals(state)``. One whose mathematics does not promise a rising bound says ``monotone = False``,
+one whose E-step has nothing to start afresh ``afresh = False``.
 
 An E-step that starts where the last one ended can only raise the bound, but keeps documents with the topics they
 first took: from uniform topics it ends several percent lower than E-steps that start afresh. So E-steps start afresh
@@ -172,7 +173,7 @@ def _ascend(
     form: Form, state: Any, reading: Reading, num_iterations: int, tolerance: float, progress_bar: bool
 ) -> tuple[Any, dict[str, Any]]:
     """E-steps and M-steps in turn until the bound rests."""
-    began, fresh = time.perf_counter(), True
+    began, fresh = time.perf_counter(), getattr(form, "afresh", True)
     bounds: list[float] = []
     info: dict[str, Any] = {"bound": bounds, "converged": False, "interrupted": False}
     monotone = getattr(form, "monotone", True)

@@ -203,6 +203,27 @@ def test_who_draws_refuses_an_improper_prior(engine):
         NormalJeffreys().sample(jax.random.key(0))
 
 
+def with_response(corpus, y=None, *, num_topics=3):
+    """SAGE's topics in the place of supervised LDA's."""
+    with numpyro.plate("topics", num_topics):
+        deviation = numpyro.sample("deviation", dist.Laplace(0, 0.5).expand([corpus.num_terms]).to_event(1))
+    eta = numpyro.sample("eta", dist.Normal(0, 2).expand([num_topics]).to_event(1))
+    documents = numpyro.plate("documents", corpus.num_documents)
+    with documents:
+        theta = numpyro.sample("theta", dist.Dirichlet(jnp.full(num_topics, 0.5)))
+    predictor = draw_words(corpus, theta, jax.nn.softmax(COMMON + deviation)) @ eta
+    with documents:
+        numpyro.sample("y", dist.Normal(predictor, 0.3), obs=y)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", ["response", "uniform"])
+def test_additive_topics_go_with_a_response(start):
+    fit = inference.vem(with_response, CORPUS[:90], Y[:90] - 1.0, start=start, num_iterations=30, num_draws=1, **QUIET)
+    assert (np.diff(fit.info["bound"]) > -1e-6 * abs(fit.info["bound"][-1])).all()
+    assert np.corrcoef(fit.predict(CORPUS[90:], rule="plug-in").mean, Y[90:])[0, 1] > 0.9
+
+
 def story(corpus, *, make, prior=None, num_topics=2):
     prior = dist.Laplace(0, 1.0) if prior is None else prior
     with numpyro.plate("topics", num_topics):
