@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from scipy.optimize import linear_sum_assignment
+from scipy.special import softmax
 
 from topiczoo.inference import Fit
 
@@ -115,10 +116,14 @@ def align(fit: Fit) -> AlignedFit:
 
 
 def _topic_draws(fit: Fit) -> tuple[str, np.ndarray]:
-    """The draws that tell topics apart: the site with axes of topics and terms, [chain, draw, topic, term]."""
+    """The draws that tell topics apart: the site with axes of topics and terms, [chain, draw, topic, term].
+
+    Deviations in log-space count as what they multiply, in shares.
+    """
     for name, dims in fit.story.dims.items():
         if dims == ("topic", "term") and name in {**fit.draws, **fit.snapshots}:
-            return name, {**fit.snapshots, **fit.draws}[name]
+            draws = {**fit.snapshots, **fit.draws}[name]
+            return name, draws if draws.min() >= 0 else softmax(draws, axis=-1)
     raise ValueError(
         f"The story {fit.story.name!r} has no site with axes of topics and terms, so its topics cannot be matched by words."
     )

@@ -38,7 +38,7 @@ def browser(
     """
     chosen = corpus[rows].with_vocabulary(fit.vocabulary)
     theta = proportions(fit, corpus, rows, chains, fitted, seed)
-    beta = mean_over(fit, topic_site(fit), chains)
+    beta = np.mean([fit.topic_terms(chain) for chain in chains], axis=0)
     one_topic = ("document", "topic") not in fit.story.dims.values()  # all words of a document share its topic
     most = max(10, MOST_WORDS // max(len(rows), 1))
     terms: dict[int, int] = {}
@@ -89,10 +89,8 @@ def proportions(
     return np.asarray(fit.transform(corpus[rows], seed=seed))
 
 
-def mean_over(fit: Fit, site: str | None, chains: Sequence[int]) -> np.ndarray:
+def mean_over(fit: Fit, site: str, chains: Sequence[int]) -> np.ndarray:
     """The posterior mean of a site over some chains."""
-    if site is None:
-        raise ValueError(f"The story {fit.story.name!r} has no site with axes of topics and terms.")
     if site in fit.means:
         return fit.means[site][list(chains)].mean(0)
     return {**fit.snapshots, **fit.draws}[site][list(chains)].mean((0, 1))
@@ -100,11 +98,6 @@ def mean_over(fit: Fit, site: str | None, chains: Sequence[int]) -> np.ndarray:
 
 def _site(fit: Fit, dims: tuple[str, ...]) -> str | None:
     return next((name for name in fit.sites if fit.story.dims.get(name) == dims), None)
-
-
-def topic_site(fit: Fit) -> str | None:
-    """The site with axes of topics and terms."""
-    return _site(fit, ("topic", "term"))
 
 
 def _add_responses(

@@ -12,7 +12,7 @@ from topiczoo.corpora import Corpus
 
 from . import figures
 from .diagnosis import Diagnosis
-from .documents import browser, mean_over, topic_site
+from .documents import browser
 from .held_out import perplexity
 from .page import Cell, Column, Section, embedded, fixed, note, number, outcome, picture, pictures, table
 from .predictive_scores import scores
@@ -71,7 +71,7 @@ class Sections:
         return [" ".join(terms[:n]) for terms in self._terms(self.chains)]
 
     def _terms(self, chains: Any) -> list[list[str]]:
-        beta = mean_over(self.fit, topic_site(self.fit), chains)
+        beta = np.mean([self.fit.topic_terms(chain) for chain in chains], axis=0)
         leading = np.argsort(-beta, axis=1, kind="stable")[:, :TERMS]
         return [[str(self.fit.vocabulary[v]) for v in row] for row in leading]
 

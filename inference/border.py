@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 
 from topiczoo.corpora import Corpus
+from topiczoo.models.distributions import NormalJeffreys
 
 if TYPE_CHECKING:
-    from .reading import Story
+    from .reading import Reading, Story
 
 
 def check_corpus(corpus: Any) -> None:
@@ -76,6 +77,16 @@ def _numbers(name: str, y: Any, corpus: Corpus) -> np.ndarray:
             f"{name} is infinite at document {int(np.argmax(np.isinf(values)))}; give a finite number, or NaN."
         )
     return values.astype(np.float32)
+
+
+def refuse_improper(reading: Reading, engine: str) -> None:
+    """What draws from the posterior needs one: there is none under an improper prior that is infinite at 0."""
+    for name, site in reading.latent.items():
+        if isinstance(site.prior, NormalJeffreys):
+            raise ValueError(
+                f"{engine} cannot serve the site {name!r} of the story {reading.story.name!r}: the posterior is improper "
+                "under its prior NormalJeffreys; give prior='laplace', or use vem."
+            )
 
 
 def check_counts(**counts: Any) -> None:

@@ -134,13 +134,18 @@ class DirichletSite:
         """Expected counts on top of uniform ones with 10% of noise: exactly equal topics would never separate."""
         return counts + rng.gamma(100.0, 0.01, self.prior.shape)
 
-    def update(self, counts: np.ndarray) -> np.ndarray:
-        """The maximiser of the bound: equation 8 for ``mle``, else the Dirichlet that conjugacy gives."""
+    def update(self, counts: np.ndarray, state: Any = None) -> np.ndarray:
+        """The maximiser of the bound, whatever the state was: equation 8 for ``mle``, else what conjugacy gives."""
         return counts + (SMOOTHING if self.mle else self.prior)
 
     def log_mean(self, state: np.ndarray) -> np.ndarray:
         """E[log x], or log x at the estimate."""
         return np.log(state / state.sum(-1, keepdims=True)) if self.mle else expected_log(state)
+
+    def point(self, state: np.ndarray) -> jax.Array:
+        """exp(E[log x]), in float32."""
+        floor = np.log(np.finfo(np.float32).tiny)
+        return jnp.asarray(np.exp(np.maximum(self.log_mean(state), floor)), jnp.float32)
 
     def bound(self, state: np.ndarray) -> float:
         """E[log p(x)] + H(q(x)); nothing for an estimate."""

@@ -14,17 +14,21 @@ from .expectations import DirichletSite, concentrations, refuse, require_dirichl
 from .reading import Answer, Reading, run, total
 
 
-def counted_sites(reading: Reading, names: Sequence[str], mle: bool) -> list[tuple[DirichletSite, np.ndarray]]:
+def counted_sites(
+    reading: Reading, names: Sequence[str], mle: bool, observed: Sequence[str] | None = None
+) -> list[tuple[DirichletSite, np.ndarray]]:
     """The sites, such as the shares of observed classes, each with its posterior; whatever is not of this kind is refused.
 
-    The log-density of what is observed is linear in log x, so that the counts are x d(log p)/dx at any x.
+    ``observed`` are the sites that may read them, by default all that are observed. Their log-density is
+    linear in log x, so that the counts are x d(log p)/dx at any x.
     """
+    observed = reading.observed if observed is None else observed
     for name in names:
         site, readers = reading.latent[name], reading.children([name]) - {name}
-        if site.document_axis is not None or not readers or not readers <= set(reading.observed):
+        if site.document_axis is not None or not readers or not readers <= set(observed):
             refuse(reading, name, "no words depend on it and it is no response that vem knows")
         require_dirichlet(reading, name)
-    for name in reading.observed:
+    for name in observed:
         if not reading.parents[name] - {name} <= set(names) or not reading.parents[name] - {name}:
             refuse(reading, name, "no words depend on it and it is no response that vem knows")
     if not names:
@@ -33,7 +37,7 @@ def counted_sites(reading: Reading, names: Sequence[str], mle: bool) -> list[tup
     @jax.jit
     def log_density(logs: dict, corpus: object, y: object) -> jax.Array:
         values = {name: jnp.exp(part) for name, part in logs.items()}
-        return total(run(reading.story, corpus, y, values, Answer(lambda theta: theta)), reading.observed)
+        return total(run(reading.story, corpus, y, values, Answer(lambda theta: theta)), observed)
 
     data, priors = (
         (documents(reading.corpus), jax.tree.map(jnp.asarray, reading.y)),

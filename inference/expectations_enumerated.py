@@ -1,7 +1,8 @@
 """EM for stories with one discrete z a document: responsibilities by enumeration, counts by differentiation.
 
-Nothing is known of the story beyond this: given z, its log-density is linear in log x for each Dirichlet site x.
-That is checked. Then E[log p] is log p at exp(E[log x]), and the expected counts are x d(E[log p])/dx at any x.
+Nothing is known of the story beyond this: given z, its log-density is linear in log x for each Dirichlet site x, and the
+words of a document may come from an additive component. That is checked.
+Then E[log p] is log p at exp(E[log x]), and the expected counts are x d(E[log p])/dx at any x.
 """
 
 from __future__ import annotations
@@ -14,20 +15,21 @@ import numpy as np
 
 from topiczoo.corpora.layouts import documents
 
-from .expectations import DirichletSite, Marginals, Settings, concentrations, refuse, require_dirichlet
+from .expectations import DirichletSite, Marginals, Settings, concentrations, refuse, require_dirichlet, unwrap
+from .expectations_additive import WARM_UP, AdditiveSite, additive_bags, counts_of, has_sparse_prior
 from .reading import Answer, Reading, run
 
 
 class EnumeratedState(NamedTuple):
     """What one turn of EM hands to the next."""
 
-    sites: dict[str, np.ndarray]  # see DirichletSite
+    sites: dict[str, np.ndarray]  # see DirichletSite and AdditiveSite
     responsibilities: np.ndarray  # [K, D]
     bound: np.ndarray  # [D]
 
 
 class Enumerated:
-    """Stories of one categorical z for each document, and Dirichlet sites that do not belong to documents."""
+    """Stories of one categorical z for each document, and Dirichlet or additive sites that do not belong to documents."""
 
     def __init__(self, reading: Reading, settings: Settings) -> None:
         self.reading = reading
@@ -46,7 +48,11 @@ class Enumerated:
 
         if not others:
             refuse(reading, self.z, "no Dirichlet site depends on it")
+        self.sites: dict[str, DirichletSite | AdditiveSite] = {}
         for name in others:
+            if has_sparse_prior(reading, name):
+                self.sites[name] = self._components(settings, name)
+                continue
             require_dirichlet(reading, name)
             if reading.latent[name].document_axis is not None:
                 refuse(reading, name, "it has an axis of documents")
@@ -56,12 +62,23 @@ class Enumerated:
                 refuse(reading, name, f"it does not depend on {self.z!r}")
         if settings.estimate_alpha:
             refuse(reading, others[0], "estimate_alpha=True asks for a theta a document")
-        priors = concentrations(reading, others)
-        self.sites = {name: DirichletSite(name, priors[name], settings.topics == "mle") for name in others}
+        self.shares = [name for name in others if name not in self.sites]
+        priors = concentrations(reading, self.shares)
+        self.sites |= {name: DirichletSite(name, priors[name], settings.topics == "mle") for name in self.shares}
         self._check_linear()
         self._data = documents(reading.corpus, pairs=True), jax.tree.map(jnp.asarray, reading.y)
         self._joint = jax.jit(self._log_joint)
         self._counts = jax.jit(self._expected_counts)
+
+    def _components(self, settings: Settings, name: str) -> AdditiveSite:
+        """The deviations of components, of which z says a document's own."""
+        few = self.reading.few_documents, self.reading.few_y
+        words, site = additive_bags(self.reading, settings, name)
+        for value in self.values[[0, -1]]:
+            trace = run(self.reading.story, *few, {**self.reading.few_values, self.z: jnp.full(3, value)})
+            if np.any(unwrap(trace[words]["fn"]).z != value):
+                refuse(self.reading, words, f"its documents do not have the components that {self.z!r} says")
+        return site
 
     def _log_joint(self, sites: dict[str, jax.Array], corpus: Any, y: Any) -> jax.Array:
         """log p(z_d = k, what depends on it), [K, D]."""
@@ -74,8 +91,9 @@ class Enumerated:
 
     def _expected_counts(self, weights: jax.Array, corpus: Any, y: Any) -> dict[str, jax.Array]:
         """x d/dx sum_kd weights_kd log p_kd at uniform x: the coefficients of log x."""
-        uniform = {name: jnp.full(site.prior.shape, 1 / site.prior.shape[-1]) for name, site in self.sites.items()}
-        slope = jax.grad(lambda sites: (weights * self._log_joint(sites, corpus, y)).sum())(uniform)
+        fixed = {name: jnp.zeros(site.prior.shape) for name, site in self.sites.items()}
+        uniform = {name: jnp.full(fixed[name].shape, 1 / fixed[name].shape[-1]) for name in self.shares}
+        slope = jax.grad(lambda shares: (weights * self._log_joint({**fixed, **shares}, corpus, y)).sum())(uniform)
         return {name: uniform[name] * slope[name] for name in uniform}
 
     def _check_linear(self) -> None:
@@ -87,7 +105,7 @@ class Enumerated:
         counts = jax.jit(self._expected_counts)(weights, *few)
         value = jax.jit(lambda sites: (weights * self._log_joint(sites, *few)).sum())
         base = {name: jnp.zeros(site.prior.shape) for name, site in self.sites.items()}
-        for name in self.sites:
+        for name in self.shares:
             moved = value({key: jnp.exp(base[key] + (logs[key] if key == name else 0.0)) for key in base})
             expected = value({key: jnp.exp(base[key]) for key in base}) + (counts[name] * logs[name]).sum()
             if not np.allclose(moved, expected, rtol=1e-3, atol=1e-3):
@@ -95,23 +113,31 @@ class Enumerated:
 
     def start(self, rng: np.random.Generator) -> EnumeratedState:
         nothing = np.zeros(0)
-        return EnumeratedState({name: site.start(rng) for name, site in self.sites.items()}, nothing, nothing)
+        state = EnumeratedState({name: site.start(rng) for name, site in self.sites.items()}, nothing, nothing)
+        for _ in range(WARM_UP if len(self.shares) < len(self.sites) else 0):
+            state = self._moved(self.expect(state, fresh=True), warm=True)
+        return state
 
     def expect(self, state: EnumeratedState, fresh: bool) -> EnumeratedState:
         """Responsibilities q(z_d = k) proportional to exp E[log p]; a document's bound is the log of their sum."""
-        floor = np.log(np.finfo(np.float32).tiny)
-        points = {
-            name: jnp.asarray(np.exp(np.maximum(site.log_mean(state.sites[name]), floor)), jnp.float32)
-            for name, site in self.sites.items()
-        }
+        points = {name: site.point(state.sites[name]) for name, site in self.sites.items()}
         joint = np.asarray(self._joint(points, *self._data), np.float64)
         top = joint.max(0)
         bound = top + np.log(np.exp(joint - top).sum(0))
         return state._replace(responsibilities=np.exp(joint - bound), bound=bound)
 
     def maximise(self, state: EnumeratedState, fresh: bool) -> EnumeratedState:
-        counts = self._counts(jnp.asarray(state.responsibilities, jnp.float32), *self._data)
-        sites = {name: site.update(np.asarray(counts[name], np.float64)) for name, site in self.sites.items()}
+        return self._moved(state)
+
+    def _moved(self, state: EnumeratedState, warm: bool = False) -> EnumeratedState:
+        counts = self._counts(jnp.asarray(state.responsibilities, jnp.float32), *self._data) if self.shares else {}
+        sites = {}
+        for name, site in self.sites.items():
+            if isinstance(site, AdditiveSite):
+                expected = counts_of(state.responsibilities, self.reading.corpus)
+                sites[name] = (site.warm if warm else site.update)(expected, state.sites[name])
+            else:
+                sites[name] = site.update(np.asarray(counts[name], np.float64))
         return state._replace(sites=sites)
 
     def bound(self, state: EnumeratedState) -> float:

@@ -96,7 +96,7 @@ class GlmWords:
         values, *moments = self._move_eta(state)
         counts = np.asarray(state.sums.counts, np.float64).T
         return state._replace(
-            topics=self.topics.update(counts), alpha=alpha, values=self._move_others(values, *moments)
+            topics=self.topics.update(counts, state.topics), alpha=alpha, values=self._move_others(values, *moments)
         )
 
     # the response's parameters

@@ -174,7 +174,7 @@ class MarginWords(TiltedWords):
         x = self.mean_topics(state)[self.labelled]
         problem = response.loss, x, response.target, variance, response.parameters
         found, duals = self.machine(state, *problem, state.coefficients)
-        alpha, topics = self.next_alpha(state, fresh), self.topics.update(state.counts)
+        alpha, topics = self.next_alpha(state, fresh), self.topics.update(state.counts, state.topics)
         return state._replace(
             topics=topics, alpha=alpha, coefficients=found.coefficients.astype(float), variance=variance, duals=duals
         )

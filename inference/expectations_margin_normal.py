@@ -154,7 +154,10 @@ class MarginNormalWords(TiltedWords):
         coefficients = centre + np.linalg.solve(root.T, found.coefficients[:, 0].astype(float))
         moved = state._replace(coefficients=coefficients, covariance=covariance, duals=duals)
         residual = np.full(len(self.lengths), self._residual(moved) / max(self.labelled.sum(), 1))
-        spread, topics = self.normal.spread_given(residual, state.spread), self.topics.update(state.counts)
+        spread, topics = (
+            self.normal.spread_given(residual, state.spread),
+            self.topics.update(state.counts, state.topics),
+        )
         return moved._replace(spread=spread, topics=topics, alpha=self.next_alpha(state, fresh))
 
     def _residual(self, state: MarginNormalState) -> float:

@@ -230,7 +230,7 @@ class NormalWords:
         variance = np.maximum(tokens @ eta**2 - squares, 0.0) / self.lengths**2
         residual = (self.response.target - phibar @ eta) ** 2 + variance
         spread = self.response.spread_given(residual, state.spread)
-        return state._replace(topics=self.topics.update(counts.T), alpha=alpha, eta=eta, spread=spread)
+        return state._replace(topics=self.topics.update(counts.T, state.topics), alpha=alpha, eta=eta, spread=spread)
 
     def bound(self, state: NormalState) -> float:
         prior = self.response.log_prior(state.eta, state.spread)

@@ -28,6 +28,7 @@ from .expectations import (
     refuse,
     require_dirichlet,
 )
+from .expectations_additive import WARM_UP, AdditiveSite, additive_topics
 from .expectations_counted import counted_sites
 from .reading import Reading
 from .special import digamma, gammaln
@@ -225,7 +226,7 @@ def first_gamma(alpha: jax.Array, lengths: Any) -> jax.Array:
 class WordsState(NamedTuple):
     """What one turn of EM hands to the next."""
 
-    topics: np.ndarray  # [K, V], see DirichletSite
+    topics: np.ndarray  # [K, V], see DirichletSite and AdditiveSite
     alpha: np.ndarray  # [K] or [D, K]
     gamma: jax.Array  # [D, K]
     counts: np.ndarray  # [K, V] expected
@@ -233,7 +234,7 @@ class WordsState(NamedTuple):
 
 
 class Words:
-    """Stories of a Dirichlet theta for each document, Dirichlet topics, and what is counted from y alone."""
+    """Stories of a Dirichlet theta for each document, Dirichlet or additive topics, and what is counted from y alone."""
 
     def __init__(self, reading: Reading, settings: Settings) -> None:
         self.reading, self.settings = reading, settings
@@ -246,7 +247,12 @@ class Words:
 
     def start(self, rng: np.random.Generator) -> WordsState:
         nothing = np.zeros(0)
-        return WordsState(self.topics.start(rng), self.alpha, jnp.zeros(0), nothing, nothing)
+        state = WordsState(self.topics.start(rng), self.alpha, jnp.zeros(0), nothing, nothing)
+        if isinstance(self.topics, AdditiveSite):
+            for _ in range(WARM_UP):
+                state = self.expect(state, fresh=True)
+                state = state._replace(topics=self.topics.warm(state.counts, state.topics))
+        return state
 
     def expect(self, state: WordsState, fresh: bool) -> WordsState:
         log_beta = jnp.asarray(self.topics.log_mean(state.topics).T, jnp.float32)
@@ -264,7 +270,7 @@ class Words:
         alpha = state.alpha
         if self.settings.estimate_alpha and not fresh:
             alpha = fit_alpha(alpha, expected_log(np.asarray(state.gamma, np.float64)))
-        return state._replace(topics=self.topics.update(state.counts), alpha=alpha)
+        return state._replace(topics=self.topics.update(state.counts, state.topics), alpha=alpha)
 
     def bound(self, state: WordsState) -> float:
         counted = sum(site.bound(counts) for site, counts in self.counted)
@@ -277,13 +283,18 @@ class Words:
         return marginals
 
 
-def read_words(reading: Reading, settings: Settings) -> tuple[str, DirichletSite, np.ndarray]:
-    """The names and priors of theta and beta, where both are Dirichlet sites that only the words read.
+def read_words(reading: Reading, settings: Settings) -> tuple[str, DirichletSite | AdditiveSite, np.ndarray]:
+    """The names and priors of theta and of the topics, where only the words read them.
+
+    theta is a Dirichlet site, and so is beta, or it is the softmax of a sum with a sparse site in it.
 
     alpha comes as [D, K]; as [K] when it is to be estimated, which asks that documents share it.
     """
     theta, beta = reading.theta, reading.beta
+    additive = additive_topics(reading, settings) if beta is None else None
     for name, what in ((theta, "theta"), (beta, "beta")):
+        if what == "beta" and additive is not None:
+            continue
         if name is None:
             above = sorted(reading.parents["~" + what] - {"~" + what}) or ["draw_words"]
             refuse(reading, above[0], f"the {what} given to draw_words is computed, not a Dirichlet site itself")
@@ -292,12 +303,12 @@ def read_words(reading: Reading, settings: Settings) -> tuple[str, DirichletSite
             refuse(reading, others[0], f"it reads {name!r}, which vem wants read by the words alone")
     if reading.latent[theta].document_axis is None:
         refuse(reading, theta, "it has no axis of documents")
-    if reading.latent[beta].document_axis is not None:
+    if additive is None and reading.latent[beta].document_axis is not None:
         refuse(reading, beta, "it has an axis of documents")
-    priors = concentrations(reading, [theta, beta])
+    priors = concentrations(reading, [theta] if beta is None else [theta, beta])
     alpha = priors[theta]
     if settings.estimate_alpha:
         if np.ptp(alpha, axis=0).any():
             refuse(reading, theta, "estimate_alpha=True asks for one alpha for all documents, and theirs differ")
         alpha = alpha[0]
-    return theta, DirichletSite(beta, priors[beta], settings.topics == "mle"), alpha
+    return theta, additive or DirichletSite(beta, priors[beta], settings.topics == "mle"), alpha

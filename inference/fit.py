@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 STATISTIC_DIMS: dict[str, tuple[str | None, ...]] = {"usage": ("topic",)}  # axes of statistics, beside chain and draw
 
 
+def are_shares(value: np.ndarray) -> bool:
+    """Whether numbers along the last axis are parts of 1."""
+    return bool(value.min() >= 0 and np.allclose(value.sum(-1), 1.0, atol=1e-3))
+
+
 class Fit:
     """Posterior draws of a story, with what is needed to predict from them.
 
@@ -90,8 +95,7 @@ class Fit:
         found = []
         for name, value in self.draws.items():
             dims = self.story.dims.get(name, ())
-            shares = value.min() >= 0 and np.allclose(value.sum(-1), 1.0, atol=1e-3)
-            if dims[:1] == ("topic",) and not {"term", "document"} & set(dims) and not shares:
+            if dims[:1] == ("topic",) and not {"term", "document"} & set(dims) and not are_shares(value):
                 found.append(name)
         return found
 
@@ -116,7 +120,7 @@ class Fit:
 
         Columns: topic, rank, term, probability, and for a coefficient ``<site>``, ``<site>_low``, ``<site>_high`` (90%).
         """
-        beta = self._topic_terms(chain)
+        beta = self.topic_terms(chain)
         n = min(n, beta.shape[1])
         leading = np.argsort(-beta, axis=1, kind="stable")[:, :n]
         topic = np.repeat(np.arange(len(beta)), n)
@@ -133,13 +137,25 @@ class Fit:
                 frame[f"{name}_low"], frame[f"{name}_high"] = np.quantile(value, [0.05, 0.95], axis=0)[:, topic]
         return frame
 
-    def _topic_terms(self, chain: int) -> np.ndarray:
+    def topic_terms(self, chain: int) -> np.ndarray:
+        """The mean topics of a chain, [topics, terms]."""
         name = next((n for n, dims in self.story.dims.items() if dims == ("topic", "term")), None)
         if name is None:
             raise ValueError(f"The story {self.story.name!r} has no site with axes of topics and terms.")
         if name in self.means:
-            return self.means[name][chain]
-        return {**self.snapshots, **self.draws}[name][chain].mean(0)
+            found = self.means[name][chain]
+        else:
+            found = {**self.snapshots, **self.draws}[name][chain].mean(0)
+        return found if are_shares(found) else self._computed_topics(chain)
+
+    def _computed_topics(self, chain: int) -> np.ndarray:
+        """The topics that the story gives to draw_words at a chain's means, where they are no site themselves."""
+        from .folding import Folding
+        from .sweep import read_weights
+
+        folding = Folding(self, self.corpus[:2])
+        weights = read_weights(folding.reading, folding.corpus, None, folding.means(chain), collapsed=True)
+        return np.asarray(weights.term_topic[:-1].T)
 
     def global_draws(self, most: int | None = None) -> dict[str, np.ndarray]:
         """Draws [chain, draw, ...] of all sites that are not of documents, at draws where all of them are stored."""

@@ -12,7 +12,7 @@ from numpyro.infer import NUTS
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 
-from .border import check_counts
+from .border import check_counts, refuse_improper
 from .chains import Schedule, chunk_size, run_chains
 from .marginal import Marginal
 from .reading import read
@@ -60,6 +60,7 @@ def nuts(
 
     check_counts(num_warmup=num_warmup, num_samples=num_samples, num_chains=num_chains, thinning=thinning)
     reading = read(story, corpus, y, arguments)
+    refuse_improper(reading, "nuts")
     model = Marginal(reading, nodes=NODES, average="density")
     drawn = run_chains(
         NUTS(model, target_accept_prob=target_accept_prob, max_tree_depth=max_tree_depth),

@@ -259,7 +259,8 @@ class Reading:
                 Story(self.story.function, {**self.story.arguments, "num_topics": topics + 1}),
             )
         corpus = self._slices[3][0]
-        variants["term"] = replace(corpus, num_terms=corpus.num_terms + 1), self.story
+        longer = {name: _one_more(value, corpus.num_terms) for name, value in self.story.arguments.items()}
+        variants["term"] = replace(corpus, num_terms=corpus.num_terms + 1), Story(self.story.function, longer)
         axes = {name: {self.latent[name].document_axis: "document"} for name in self.latent}
         for dim, (documents_, story) in variants.items():
             shapes: dict[str, tuple] = {}
@@ -415,6 +416,13 @@ def unwrapped(fn: Any) -> Any:
 
 def _family(fn: Any) -> type:
     return type(unwrapped(fn))
+
+
+def _one_more(value: Any, num_terms: int) -> Any:
+    """An argument of the story for one term more, where it is an array with a number for each term."""
+    if not isinstance(value, np.ndarray | jax.Array | list) or np.shape(value) != (num_terms,):
+        return value
+    return np.append(np.asarray(value), 0.0)
 
 
 def _changed_axis(small: tuple[int, ...], large: tuple[int, ...]) -> int | None:

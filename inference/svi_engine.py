@@ -23,7 +23,7 @@ from tqdm.auto import tqdm
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Documents, Pairs, documents
 
-from .border import check_counts
+from .border import check_counts, refuse_improper
 from .guides import Guide, PathwiseDirichlet
 from .marginal import Marginal
 from .reading import Reading, read
@@ -77,6 +77,7 @@ def svi(
         if batch_size > len(corpus):
             raise ValueError(f"batch_size is {batch_size}, more than the {len(corpus)} documents; give fewer.")
     reading = read(story, corpus, y, arguments)
+    refuse_improper(reading, "svi")
     fitted = _Fitting(reading, guide, batch_size or len(corpus), learning_rate, num_steps, seed)
     losses, interrupted = fitted.run(num_steps, progress_bar)
     draws, means, snapshots, index = fitted.draw(num_draws)

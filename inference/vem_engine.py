@@ -7,10 +7,13 @@ The engine reads the story and takes the form that fits:
   ``zbar @ eta`` (:mod:`.expectations_normal`);
 * words and a margin of ``zbar @ eta`` (:mod:`.expectations_margin`), with a normal response beside it
   (:mod:`.expectations_margin_normal`);
-* one discrete z a document and Dirichlet sites (:mod:`.expectations_enumerated`).
+* one discrete z a document and Dirichlet sites (:mod:`.expectations_enumerated`);
+* one observed class a document and components that add up in log-space (:mod:`.expectations_additive`); such components also
+  stand in the place of Dirichlet topics in all other forms.
 
 A form has ``start(rng)``, ``expect(state, fresh)`` (the E-step), ``maximise(state, fresh)`` (the M-step),
-``bound(state)`` and ``marginals(state)``. One whose mathematics does not promise a rising bound says ``monotone = False``.
+``bound(state)`` and ``marginals(state)``. One whose mathematics does not promise a rising bound says ``monotone = False``,
+one whose E-step has nothing to start afresh ``afresh = False``.
 
 An E-step that starts where the last one ended can only raise the bound, but keeps documents with the topics they
 first took: from uniform topics it ends several percent lower than E-steps that start afresh. So E-steps start afresh
@@ -31,6 +34,7 @@ from tqdm.auto import tqdm
 from topiczoo.corpora import Corpus
 
 from .expectations import Marginals, Settings
+from .expectations_additive import Bags, has_sparse_prior
 from .expectations_enumerated import Enumerated
 from .expectations_general import GlmWords
 from .expectations_margin import MarginWords, is_margin
@@ -154,6 +158,9 @@ def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 
 def _form(reading: Reading, settings: Settings, order: str) -> Form:
     if not reading.has_words:
+        latent = reading.latent.values()
+        if not any(site.discrete for site in latent) and any(has_sparse_prior(reading, site.name) for site in latent):
+            return Bags(reading, settings)
         return Enumerated(reading, settings)
     if not reading.below:
         return Words(reading, settings)
@@ -166,7 +173,7 @@ def _ascend(
     form: Form, state: Any, reading: Reading, num_iterations: int, tolerance: float, progress_bar: bool
 ) -> tuple[Any, dict[str, Any]]:
     """E-steps and M-steps in turn until the bound rests."""
-    began, fresh = time.perf_counter(), True
+    began, fresh = time.perf_counter(), getattr(form, "afresh", True)
     bounds: list[float] = []
     info: dict[str, Any] = {"bound": bounds, "converged": False, "interrupted": False}
     monotone = getattr(form, "monotone", True)
@@ -221,8 +228,9 @@ def _share(concentration: np.ndarray) -> np.ndarray:
 
 def _draw(marginals: Marginals, rng: np.random.Generator, num_draws: int) -> dict[str, np.ndarray]:
     """Draws from the approximate posterior, [1 chain, draws, ...] for each site."""
-    largest = max(value.size * 4 for value in marginals.dirichlet.values() or [np.zeros(1)])
-    draws = int(max(1, min(num_draws, LARGEST_SITE // largest)))
+    free = marginals.dirichlet or marginals.categorical or marginals.normal
+    largest = max(value.size * 4 for value in (*marginals.dirichlet.values(), *marginals.point.values(), np.zeros(1)))
+    draws = int(max(1, min(num_draws, LARGEST_SITE // largest))) if free else 1  # one says all of what is but estimated
     tiny = np.finfo(np.float32).tiny
     posterior = {}
     for name, concentration in marginals.dirichlet.items():

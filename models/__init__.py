@@ -3,8 +3,10 @@
 if not __name__.startswith("topiczoo."):
     raise ImportError(f"Import topiczoo.{__name__}; plain {__name__} would be a second copy of it.")
 
+from .additive import DEVIATIONS, background, sage_nb, sage_topics, share_of_zeros
 from .categorical_mixture import mixture
 from .discriminative import disclda
+from .distributions import NormalJeffreys
 from .generalised import slda_glm
 from .latent_dirichlet import lda
 from .margins import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgainstAll
@@ -15,6 +17,7 @@ from .supervised import slda
 from .vocabulary import draw_bags, draw_words
 
 __all__ = [
-    "COEFFICIENTS", "RESPONSES", "EpsilonInsensitive", "Hinge", "MultiClassHinge", "OneAgainstAll", "disclda",
-    "draw_bags", "draw_words", "lda", "medlda", "mixture", "slda", "slda_glm", "sstm",
+    "COEFFICIENTS", "DEVIATIONS", "RESPONSES", "EpsilonInsensitive", "Hinge", "MultiClassHinge", "NormalJeffreys",
+    "OneAgainstAll", "background", "disclda", "draw_bags", "draw_words", "lda", "medlda", "mixture", "sage_nb",
+    "sage_topics", "share_of_zeros", "slda", "slda_glm", "sstm",
 ]  # fmt: skip

@@ -63,3 +63,19 @@ class BernoulliProbit(dist.BernoulliLogits):
 
     def log_prob(self, value: jax.Array) -> jax.Array:
         return log_ndtr((2.0 * value - 1) * self.loc)
+
+
+class NormalJeffreys(dist.Distribution):
+    """p(x) = 1 / |x|: N(x; 0, tau) with p(tau) = 1 / tau integrated out. Improper, at 0 and far out."""
+
+    arg_constraints: ClassVar[dict] = {}
+    support = constraints.real
+
+    def __init__(self, *, validate_args: bool | None = None) -> None:
+        super().__init__(validate_args=validate_args)
+
+    def log_prob(self, value: jax.Array) -> jax.Array:
+        return -jnp.log(jnp.abs(value))
+
+    def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> jax.Array:
+        raise ValueError("NormalJeffreys is improper and cannot simulate; take a proper prior, e.g. Laplace.")

@@ -61,7 +61,10 @@ def test_check_a_story_of_ones_own(folder, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["check", "slds"], "'slds' is no story of the zoo; there are disclda, lda, medlda, mixture, slda"),
+        (
+            ["check", "slds"],
+            "'slds' is no story of the zoo; there are disclda, lda, medlda, mixture, sage_nb, sage_topics",
+        ),
         (["check", "nowhere.py:story"], "'nowhere.py' is no file"),
         (["fit", "slda", "{folder}/none.csv", "out.nc"], "none.csv"),
         (["fit", "slda", "{folder}/reviews.csv", "out.nc", "--y", "rating"], "rating"),

@@ -1,0 +1,159 @@
+"""Sparse additive classes on newsgroups: accuracy over training posts (Eisenstein, Ahmed & Xing 2011, figure 2).
+
+    python benchmarks/additive.py --into FILE                          # parts in FILE are not run again
+    python benchmarks/additive.py --methods jeffreys,dirichlet --shares 0.05,1 --seeds 0,1 --into FILE
+    python benchmarks/additive.py --from FILE [FILE ...] --write
+
+The paper's split into training and test posts, the 50,000 terms of most training posts, no stop words left out; a seed is a
+random subsample of the training posts (all of them: one run). The corpus is not part of the project (--data FOLDER).
+
+jeffreys, laplace: naive Bayes with sparse deviations from the background of the subsample, by variational EM; the scale of
+"laplace" is chosen by five-fold cross-validation in the subsample. dirichlet: Dirichlet-multinomial naive Bayes, the
+precision of its symmetric prior fitted by Minka's fixed point. Classes have equal prior probabilities everywhere. Zeros are
+deviations below 0.001.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from measuring import Results, add_options, circumstances, frame, write_section
+from scipy import sparse
+from scipy.special import digamma
+
+PACKAGES = ("topiczoo", "jax", "numpyro")
+TERMS = 50_000
+SCALES = (0.3, 1.0, 3.0, 10.0)
+METHODS = {"jeffreys": "SAGE, Jeffreys", "laplace": "SAGE, Laplace", "dirichlet": "Dirichlet-multinomial"}
+
+
+def load(folder):
+    """Corpus, codes of the groups, and the places of training and test posts with words."""
+    from topiczoo import corpora
+
+    folder = Path(folder) / "newsgroups20"
+    counts, table = sparse.load_npz(folder / "counts.npz").tocsr(), pd.read_csv(folder / "documents.csv")
+    train = (table["split"] == "train").to_numpy()
+    spread = np.asarray((counts[train] > 0).sum(0)).ravel()
+    used = np.sort(np.argsort(-spread, kind="stable")[:TERMS])
+    corpus = corpora.Corpus.from_counts(counts[:, used], empty="keep")
+    codes, words = np.unique(table["group"], return_inverse=True)[1], corpus.lengths > 0
+    return corpus, codes, np.flatnonzero(train & words), np.flatnonzero(~train & words)
+
+
+def sage(prior, corpus, codes, train, test, scale):
+    """Accuracy, zeros and seconds of a fit."""
+    from topiczoo import inference, models
+
+    began = time.perf_counter()
+    background = models.background(corpus[train])
+    story = {"background": background, "outputs": int(codes.max()) + 1, "prior": prior, "scale": scale}
+    fit = inference.vem(models.sage_nb, corpus[train], codes[train], progress_bar=False, **story)
+    trained = time.perf_counter()
+    guess = fit.predict(corpus[test], rule="plug-in").probabilities.argmax(1)
+    bound = np.array(fit.info["bound"])
+    return {
+        "accuracy": float(np.mean(guess == codes[test])), "zeros": models.share_of_zeros(fit.means["deviation"][0]),
+        "training": trained - began, "test": time.perf_counter() - trained,
+        "largest fall": float((-np.diff(bound) / np.abs(bound[1:])).max(initial=0.0)),
+    }  # fmt: skip
+
+
+def dirichlet(corpus, codes, train, test):
+    """log beta_c = log (counts_c + precision), normalised; the precision at its maximum likelihood."""
+    began = time.perf_counter()
+    owner = sparse.csr_matrix((np.ones(len(train)), (codes[train], np.arange(len(train)))))
+    counts = (owner @ corpus.counts[train]).toarray()
+    precision = fitted_precision(counts)
+    log_beta = np.log(counts + precision)
+    log_beta -= np.log((counts + precision).sum(1, keepdims=True))
+    trained = time.perf_counter()
+    guess = np.asarray(corpus.counts[test] @ log_beta.T).argmax(1)
+    return {
+        "accuracy": float(np.mean(guess == codes[test])), "precision": precision, "training": trained - began,
+        "test": time.perf_counter() - trained,
+    }  # fmt: skip
+
+
+def fitted_precision(counts, precision=0.01):
+    """Minka (2003), equation 55 for one number: the a that maximises sum_c log p(counts_c | Dir(a, ..., a))."""
+    present, totals, num_terms = counts[counts > 0], counts.sum(1), counts.shape[1]
+    for _ in range(1000):
+        above = (digamma(present + precision) - digamma(precision)).sum()
+        below = num_terms * (digamma(totals + num_terms * precision) - digamma(num_terms * precision)).sum()
+        old, precision = precision, precision * above / below
+        if abs(precision - old) < 1e-8 * old:
+            break
+    return float(precision)
+
+
+def part(method, data, share, seed):
+    corpus, codes, train, test = data
+    order = np.random.default_rng(seed).permutation(train)[: round(share * len(train))]
+    if method == "dirichlet":
+        return dirichlet(corpus, codes, order, test)
+    scale = 1.0
+    if method == "laplace":
+        folds = [(np.setdiff1d(order, fold), fold) for fold in np.array_split(order, 5)]
+        tried = [np.mean([sage(method, corpus, codes, *fold, scale)["accuracy"] for fold in folds]) for scale in SCALES]
+        scale = SCALES[int(np.argmax(tried))]
+    return {"scale": scale, **sage(method, corpus, codes, order, test, scale)}
+
+
+def table(found):
+    """Methods down, shares of the training posts across."""
+    shares, lines = sorted(found["share"].unique()), []
+
+    def rows(column, form, title):
+        lines.extend(
+            ["", f"| {title} | " + " | ".join(f"{s:.0%}" for s in shares) + " |", "|---|" + "---|" * len(shares)]
+        )
+        for method, name in METHODS.items():
+            cells = []
+            for share in shares:
+                values = found.loc[(found["method"] == method) & (found["share"] == share), column].dropna()
+                spread = f" ± {values.std(ddof=1):{form}}" if len(values) > 1 else ""
+                cells.append(f"{values.mean():{form}}{spread} ({len(values)})" if len(values) else "")
+            if any(cells):
+                lines.append(f"| {name} | " + " | ".join(cells) + " |")
+
+    for column, form, title in (
+        ("accuracy", ".3f", "accuracy"), ("zeros", ".3f", "share of zeros"), ("training", ".1f", "training, seconds"),
+        ("test", ".1f", "test posts, seconds"),
+    ):  # fmt: skip
+        rows(column, form, title)
+    return "\n".join(lines[1:])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default="../shared/data")
+    parser.add_argument("--methods", default=",".join(METHODS))
+    parser.add_argument("--shares", default="0.05,0.1,0.2,0.5,1")
+    parser.add_argument("--seeds", default="0,1,2,3,4,5,6,7,8,9")
+    add_options(parser)
+    arguments = parser.parse_args()
+    if arguments.files:
+        text = f"`python benchmarks/additive.py --into FILE`, shown by {circumstances(__file__, PACKAGES)}"
+        text += f"\n\n{table(frame(arguments.files))}\n\nMean ± standard deviation (number of subsamples)."
+        print(text)
+        if arguments.write:
+            write_section("Sparse additive classes, twenty newsgroups", text)
+        return
+    data = load(arguments.data)
+    results = Results(arguments.into, ("method", "share", "seed"))
+    seeds = list(map(int, arguments.seeds.split(",")))
+    for share in map(float, arguments.shares.split(",")):
+        for seed in seeds if share < 1 else seeds[:1]:
+            for method in arguments.methods.split(","):
+                place = method, share, seed
+                if place not in results.done():
+                    results.add({**dict(zip(results.keys, place, strict=True)), **part(method, data, share, seed)})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""Additive components, log beta_k = log_softmax(rest_k + deviation_k): the Newton step of Eisenstein, Ahmed & Xing (2011).
+
+A sparse prior of a deviation is a normal one with a variance tau of its own. Given E[1/tau] the objective is quadratic in
+the prior's part (equation 3); since that lies below the log prior and touches it where the deviation stands, a step that
+raises the one raises the other. So tau never appears: a :class:`Penalty` gives the log prior and E[1/tau].
+
+``rest`` is whatever else is added: the background, or the background and deviations of other facets. All components move at
+once, each in O(terms).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+
+WIDTH = 1e-4  # the priors' cusp at 0 is rounded off within this, so that E[1/tau] stays a float32 number
+FARTHEST = 2.0  # a term's log-probability moves no farther in one step: far below its optimum Newton would overshoot
+HALVINGS = 20
+
+
+class Penalty(Protocol):
+    """A sparse prior, term by term, and its logarithm at 0."""
+
+    @property
+    def at_zero(self) -> jax.Array | float: ...
+    def log_prior(self, deviation: jax.Array, step: jax.Array) -> jax.Array:
+        """What a step adds to the log prior: a difference of logarithms would lose it."""
+        ...
+
+    def weight(self, deviation: jax.Array) -> jax.Array: ...
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["scale"], meta_fields=[])
+@dataclass(frozen=True)
+class LaplacePenalty:
+    """Laplace(0, scale): tau given the deviation is generalised inverse Gaussian, E[1/tau] = 1 / (scale |deviation|)."""
+
+    scale: jax.Array
+
+    @property
+    def at_zero(self) -> jax.Array:
+        return -jnp.log(2 * self.scale)
+
+    def log_prior(self, deviation: jax.Array, step: jax.Array) -> jax.Array:
+        old, new = (jnp.sqrt(value**2 + WIDTH**2) for value in (deviation, deviation + step))
+        return -step * (2 * deviation + step) / ((old + new) * self.scale)
+
+    def weight(self, deviation: jax.Array) -> jax.Array:
+        return 1.0 / (self.scale * jnp.sqrt(deviation**2 + WIDTH**2))
+
+
+@jax.tree_util.register_static
+@dataclass(frozen=True)
+class JeffreysPenalty:
+    """p(deviation) proportional to 1 / |deviation|, E[1/tau] = 1 / deviation^2. Improper: its density is put to 1 at 0."""
+
+    at_zero: ClassVar[float] = 0.0
+
+    def log_prior(self, deviation: jax.Array, step: jax.Array) -> jax.Array:
+        return -0.5 * jnp.log1p(step * (2 * deviation + step) / (deviation**2 + WIDTH**2))
+
+    def weight(self, deviation: jax.Array) -> jax.Array:
+        return 1.0 / (deviation**2 + WIDTH**2)
+
+
+@jax.tree_util.register_static
+@dataclass(frozen=True)
+class NormalPenalty:
+    """A wide normal prior: what sparse components start under, for 0 is absorbing under the Jeffreys prior.
+
+    At a variance of 1 terms said once would start so near to 0 that they end there.
+    """
+
+    at_zero: ClassVar[float] = 0.0
+    variance: ClassVar[float] = 10.0
+
+    def log_prior(self, deviation: jax.Array, step: jax.Array) -> jax.Array:
+        return -0.5 * step * (2 * deviation + step) / self.variance
+
+    def weight(self, deviation: jax.Array) -> jax.Array:
+        return jnp.full_like(deviation, 1 / self.variance)
+
+
+class Climb(NamedTuple):
+    """Where the components stand."""
+
+    deviation: jax.Array  # [components, terms]
+    moving: jax.Array  # [components], whether the last step added enough to the objective
+    steps: jax.Array
+
+
+def direction(deviation: jax.Array, counts: jax.Array, beta: jax.Array, weight: jax.Array) -> jax.Array:
+    """Equation 6, for all components: minus the inverse Hessian times the gradient.
+
+    With D = C beta + 1/tau the negative Hessian is D - C beta beta', and 1 - C beta' D^-1 beta = sum beta (1/tau) / D, which
+    loses no digits. Where a step would be too long 1/tau is raised in the Hessian, which stays positive definite.
+    """
+    total = counts.sum(-1, keepdims=True)
+    gradient = counts - total * beta - weight * deviation  # (4)
+    weight = jnp.maximum(weight, jnp.abs(gradient) / FARTHEST - total * beta)
+    diagonal = total * beta + weight
+    own, shared = gradient / diagonal, beta / diagonal
+    left = (shared * weight).sum(-1, keepdims=True)
+    return own + total * shared * (beta * own).sum(-1, keepdims=True) / left
+
+
+def rise(step: jax.Array, deviation: jax.Array, counts: jax.Array, beta: jax.Array, penalty: Penalty) -> jax.Array:
+    """What a step adds to each component's objective, sum_w c_w log beta_w + log p(deviation): without large sums."""
+    normaliser = jnp.log1p((beta * jnp.expm1(step)).sum(-1))
+    return (counts * step + penalty.log_prior(deviation, step)).sum(-1) - counts.sum(-1) * normaliser
+
+
+@jax.jit
+def climb(
+    deviation: jax.Array, counts: jax.Array, rest: jax.Array, penalty: Penalty, num_steps: int, tolerance: float = 0.0
+) -> Climb:
+    """Newton steps, each with E[1/tau] anew and halved for each component until its objective does not fall.
+
+    ``counts`` [components, terms] are expected counts. Ends after ``num_steps``, or when no component gains more than
+    ``tolerance`` for each of its words.
+    """
+    enough = tolerance * (1.0 + counts.sum(-1))
+
+    def step(state: Climb) -> Climb:
+        deviation = state.deviation
+        beta = jax.nn.softmax(rest + deviation)
+        whole = direction(deviation, counts, beta, penalty.weight(deviation))
+
+        def gain(size: jax.Array) -> jax.Array:
+            found = rise(size[:, None] * whole, deviation, counts, beta, penalty)
+            return jnp.where(jnp.isfinite(found), found, -jnp.inf)
+
+        def halve(tried: tuple) -> tuple:
+            i, size, gained = tried
+            size = jnp.where(gained >= 0, size, size / 2)
+            return i + 1, size, gain(size)
+
+        size = jnp.where(state.moving, 1.0, 0.0)
+        tried = 0, size, gain(size)
+        _, size, gained = jax.lax.while_loop(lambda tried: (tried[0] < HALVINGS) & (tried[2] < 0).any(), halve, tried)
+        size = jnp.where(gained >= 0, size, 0.0)
+        return Climb(deviation + size[:, None] * whole, gained > enough, state.steps + 1)
+
+    begin = Climb(deviation, jnp.ones(len(deviation), bool), jnp.int32(0))
+    return jax.lax.while_loop(lambda state: (state.steps < num_steps) & state.moving.any(), step, begin)
+
+
+def first_deviation(counts: jax.Array, rest: jax.Array) -> jax.Array:
+    """Terms above their background at their own frequency, others at the background: Newton descends from there."""
+    share = counts / jnp.maximum(counts.sum(-1, keepdims=True), 1.0)
+    return jnp.maximum(jnp.log(jnp.maximum(share, 1e-30)) - jax.nn.log_softmax(rest), 0.0)
