@@ -19,7 +19,6 @@ from .margin_solvers import Loss, Solution, n_slack, one_slack
 from .reading import Reading
 from .sweep import mesh_of_devices
 
-ENOUGH = 1e-3  # gap of cutting planes, of the machine's objective: the last tenth of it would take half of the planes
 WIDER, NARROWER = 1.5, 0.3  # a document's next step, where the last one served it and where it did not
 
 
@@ -107,7 +106,7 @@ class TiltedWords:
         """The machine of the labelled documents, from coefficients to start with, and duals of all, 0 where unlabelled."""
         duals = np.zeros_like(state.duals)
         if self.settings.slack == "one":
-            found = one_slack(loss, x, y, variance, parameters, start, gap=ENOUGH)
+            found = one_slack(loss, x, y, variance, parameters, start)
         else:
             found = n_slack(loss, x, y, variance, parameters, state.duals[self.labelled])
         duals[self.labelled] = found.duals
