@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from measuring import Results, add_options, circumstances, frame, write_section
+from measuring import Results, add_options, cell, circumstances, frame, show, table_of
 from scipy import sparse
 from scipy.special import digamma
 
@@ -106,27 +106,20 @@ def part(method, data, share, seed):
 
 def table(found):
     """Methods down, shares of the training posts across."""
-    shares, lines = sorted(found["share"].unique()), []
+    shares = sorted(found["share"].unique())
 
-    def rows(column, form, title):
-        lines.extend(
-            ["", f"| {title} | " + " | ".join(f"{s:.0%}" for s in shares) + " |", "|---|" + "---|" * len(shares)]
-        )
-        for method, name in METHODS.items():
-            cells = []
-            for share in shares:
-                values = found.loc[(found["method"] == method) & (found["share"] == share), column].dropna()
-                spread = f" ± {values.std(ddof=1):{form}}" if len(values) > 1 else ""
-                cells.append(f"{values.mean():{form}}{spread} ({len(values)})" if len(values) else "")
-            if any(cells):
-                lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    def part(column, form, title):
+        rows = [
+            (name, [cell(found.loc[(found["method"] == method) & (found["share"] == s), column], form) for s in shares])
+            for method, name in METHODS.items()
+        ]
+        return table_of(title, [f"{share:.0%}" for share in shares], rows)
 
-    for column, form, title in (
+    columns = (
         ("accuracy", ".3f", "accuracy"), ("zeros", ".3f", "share of zeros"), ("training", ".1f", "training, seconds"),
         ("test", ".1f", "test posts, seconds"),
-    ):  # fmt: skip
-        rows(column, form, title)
-    return "\n".join(lines[1:])
+    )  # fmt: skip
+    return "\n\n".join(part(*column) for column in columns)
 
 
 def main() -> None:
@@ -140,9 +133,7 @@ def main() -> None:
     if arguments.files:
         text = f"`python benchmarks/additive.py --into FILE`, shown by {circumstances(__file__, PACKAGES)}"
         text += f"\n\n{table(frame(arguments.files))}\n\nMean ± standard deviation (number of subsamples)."
-        print(text)
-        if arguments.write:
-            write_section("Sparse additive classes, twenty newsgroups", text)
+        show(text, "Sparse additive classes, twenty newsgroups", arguments.write)
         return
     data = load(arguments.data)
     results = Results(arguments.into, ("method", "share", "seed"))
@@ -150,9 +141,7 @@ def main() -> None:
     for share in map(float, arguments.shares.split(",")):
         for seed in seeds if share < 1 else seeds[:1]:
             for method in arguments.methods.split(","):
-                place = method, share, seed
-                if place not in results.done():
-                    results.add({**dict(zip(results.keys, place, strict=True)), **part(method, data, share, seed)})
+                results.part((method, share, seed), lambda m=method, s=share, n=seed: part(m, data, s, n))
 
 
 if __name__ == "__main__":

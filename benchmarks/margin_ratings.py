@@ -13,10 +13,9 @@ topics asked for.
 from __future__ import annotations
 
 import argparse
-import time
 
 import numpy as np
-from measuring import Results, add_options, circumstances, frame, write_section
+from measuring import Results, add_options, cell, circumstances, frame, show, table_of
 from ratings import fold, inner_split
 from speed import load, predictive_r2
 
@@ -95,18 +94,14 @@ def part(method, data, number, topics, settings):
 
 def table(found):
     """Methods down, topics across; each by the rule that its inner split preferred."""
-    order = sorted(TOPICS)
-    lines = ["| method | " + " | ".join(f"K = {k}" for k in order) + " |", "|---|" + "---|" * len(order)]
+    order, rows = sorted(TOPICS), []
     for method, name in NAMES.items():
-        cells = []
-        for topics in order if method != "svr" else (0,):
-            rows = found[(found["method"] == method) & (found["topics"] == topics)]
-            r2 = [row["r2"][row["settings"].get("rule", "plug-in")] for _, row in rows.iterrows()]
-            spread = f" ± {np.std(r2, ddof=1):.3f}" if len(r2) > 1 else ""
-            cells.append(f"{np.mean(r2):.3f}{spread} ({len(r2)})" if r2 else "")
-        if any(cells):
-            lines.append(f"| {name} | " + " | ".join(cells) + " |" + " |" * (len(TOPICS) - len(cells)))
-    return "\n".join(lines)
+        parts = [
+            found[(found["method"] == method) & (found["topics"] == k)] for k in (order if method != "svr" else (0,))
+        ]
+        rules = [[row["r2"][row["settings"].get("rule", "plug-in")] for _, row in part.iterrows()] for part in parts]
+        rows.append((name, [cell(values) for values in rules]))
+    return table_of("method", [f"K = {k}" for k in order], rows)
 
 
 def main() -> None:
@@ -121,9 +116,7 @@ def main() -> None:
         made = "`python benchmarks/margin_ratings.py --methods M --folds F --into FILE`, a process a core, shown by "
         text = f"{made}{circumstances(__file__, PACKAGES)}\n\n{table(frame(arguments.files))}\n\n"
         text += "Predictive R^2, mean ± standard deviation (number of folds)."
-        print(text)
-        if arguments.write:
-            write_section("Max-margin topics, ratings of films", text)
+        show(text, "Max-margin topics, ratings of films", arguments.write)
         return
     data = load(arguments.data)
     results = Results(arguments.into, ("method", "fold", "topics"))
@@ -131,12 +124,8 @@ def main() -> None:
         for method in arguments.methods.split(","):
             settings = None
             for topics in map(int, arguments.topics.split(",")) if method != "svr" else (0,):
-                place = method, number, topics
-                row = results.done().get(place)
-                if row is None:
-                    began = time.perf_counter()
-                    row = dict(zip(results.keys, place, strict=True)) | part(method, data, number, topics, settings)
-                    results.add(row | {"seconds": time.perf_counter() - began})
+                task = method, data, number, topics, settings
+                row = results.part((method, number, topics), lambda task=task: part(*task))
                 settings = settings or row["settings"]
 
 

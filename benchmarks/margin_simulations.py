@@ -17,10 +17,9 @@ from the words; truth: where the shares are known too. Weights are chosen on a f
 from __future__ import annotations
 
 import argparse
-import time
 
 import numpy as np
-from measuring import Results, add_options, circumstances, frame, write_section
+from measuring import Results, add_options, cell, circumstances, frame, show, table_of
 from scipy import sparse
 
 PACKAGES = ("topiczoo", "jax", "numpyro", "scikit-learn")
@@ -106,22 +105,14 @@ def part(setting, length, seed):
 
 
 def table(found):
-    lines = []
+    """A table a setting, methods down and lengths across."""
+    tables = []
     for setting, lengths in LENGTHS.items():
-        rows = found[found["setting"] == setting]
-        if not len(rows):
-            continue
-        lines += [f"| setting {setting} | " + " | ".join(f"L = {n}" for n in lengths) + " |"]
-        lines += ["|---|" + "---|" * len(lengths)]
-        for method in METHODS:
-            cells = []
-            for length in lengths:
-                values = rows.loc[rows["length"] == length, method]
-                spread = f" ± {values.std(ddof=1):.3f}" if len(values) > 1 else ""
-                cells.append(f"{values.mean():.3f}{spread} ({len(values)})" if len(values) else "")
-            lines.append(f"| {method} | " + " | ".join(cells) + " |")
-        lines.append("")
-    return "\n".join(lines)
+        own = found[found["setting"] == setting]
+        rows = [(method, [cell(own.loc[own["length"] == n, method]) for n in lengths]) for method in METHODS]
+        if len(own):
+            tables.append(table_of(f"setting {setting}", [f"L = {n}" for n in lengths], rows))
+    return "\n\n".join(tables)
 
 
 def main() -> None:
@@ -134,21 +125,16 @@ def main() -> None:
         made = (
             "`python benchmarks/margin_simulations.py --settings S --seeds R --into FILE`, a process a core, shown by "
         )
-        text = f"{made}{circumstances(__file__, PACKAGES)}\n\n{table(frame(arguments.files))}\n"
+        text = f"{made}{circumstances(__file__, PACKAGES)}\n\n{table(frame(arguments.files))}\n\n"
         text += "Accuracy, mean ± standard deviation (number of seeds)."
-        print(text)
-        if arguments.write:
-            write_section("Max-margin topics, simulated documents", text)
+        show(text, "Max-margin topics, simulated documents", arguments.write)
         return
     results = Results(arguments.into, ("setting", "length", "seed"))
     for seed in map(int, arguments.seeds.split(",")):
         for setting in arguments.settings.split("/"):
             for length in LENGTHS[setting]:
                 place = setting, length, seed
-                if place not in results.done():
-                    began = time.perf_counter()
-                    row = dict(zip(results.keys, place, strict=True)) | part(setting, length, seed)
-                    results.add(row | {"seconds": time.perf_counter() - began})
+                results.part(place, lambda place=place: part(*place))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from measuring import Results, add_options, circumstances, frame, write_section
+from measuring import Results, add_options, cell, circumstances, frame, show, table_of
 from responses import baselines
 from scipy import sparse
 
@@ -36,6 +36,7 @@ CANDIDATES = ((5.0, 1.0, 0.1), (5.0, 1.0, 0.05), (20.0, 0.5, 0.1))  # weight of 
 VEM = {"num_iterations": 25, "e_iterations": 10}
 GIBBS = {"num_warmup": 120, "num_samples": 40, "num_chains": 1}
 GIBBS_SETTINGS = (5.0, 0.5, 0.1)  # found on a fifth of the training posts; choosing anew would take hours
+WORDS = ("linear SVM", "linear SVM, tf-idf", "naive Bayes", "naive Bayes, damped counts")
 METHODS = {
     "vem one against all": "MedLDA, vem, one against all", "vem": "MedLDA, vem", "vem 1-slack": "MedLDA, vem, 1-slack",
     "gibbs": "MedLDA, gibbs", "slda": "sLDA", "disclda": "DiscLDA", "lda+svm": "LDA + SVM",
@@ -182,33 +183,22 @@ def table(found, task):
     """Methods down, numbers of topics across: accuracy, then one table for each of what else was measured."""
     found = found[found["task"] == task]
     topics = sorted(found.loc[found["topics"] > 0, "topics"].unique())
-    lines = []
 
-    def rows(column, form, title):
-        lines.extend(
-            ["", f"| {title} | " + " | ".join(f"K = {k}" for k in topics) + " |", "|---|" + "---|" * len(topics)]
-        )
+    def part(column, form, title, more=()):
+        rows = []
         for method, name in METHODS.items():
-            cells = []
-            for k in topics:
-                part = found[(found["method"] == method) & (found["topics"] == k)]
-                values = part[column].dropna().astype(float) if column in part else part.iloc[:0]
-                spread = f" ± {values.std(ddof=1):{form}}" if len(values) > 1 and form == ".3f" else ""
-                cells.append(f"{values.mean():{form}}{spread} ({len(values)})" if len(values) else "")
-            if any(cells):
-                lines.append(f"| {name} | " + " | ".join(cells) + " |")
+            parts = [found[(found["method"] == method) & (found["topics"] == k)] for k in topics]
+            rows.append((name, [cell(part.get(column, ()), form, spread=form == ".3f") for part in parts]))
+        return table_of(title, [f"K = {k}" for k in topics], [*rows, *more])
 
-    rows("accuracy", ".3f", "accuracy")
-    for _, row in found[found["method"] == "words"].iterrows():
-        cells = " |" * (len(topics) - 1)
-        kinds = ("linear SVM", "linear SVM, tf-idf", "naive Bayes", "naive Bayes, damped counts")
-        lines.extend(f"| words: {name} | {row[name]:.3f} |{cells}" for name in kinds)
-    rows("support vectors", ".0f", "support vectors")
-    rows("entropy", ".3f", "entropy of proportions")
-    rows("largest fall", ".1e", "largest fall of the objective in an iteration, of itself")
-    rows("training", ".0f", "training, seconds")
-    rows("test", ".0f", "test posts, seconds")
-    return "\n".join(lines[1:])
+    words = [row for _, row in found[found["method"] == "words"].iterrows()]
+    on_words = [(f"words: {kind}", [f"{row[kind]:.3f}"]) for row in words for kind in WORDS]
+    columns = (
+        ("support vectors", ".0f", "support vectors"), ("entropy", ".3f", "entropy of proportions"),
+        ("largest fall", ".1e", "largest fall of the objective in an iteration, of itself"),
+        ("training", ".0f", "training, seconds"), ("test", ".0f", "test posts, seconds"),
+    )  # fmt: skip
+    return "\n\n".join([part("accuracy", ".3f", "accuracy", on_words), *(part(*column) for column in columns)])
 
 
 def main() -> None:
@@ -226,10 +216,8 @@ def main() -> None:
         made = "`python benchmarks/margins.py --task T --methods M --into FILE`"
         text = f"{made}, shown by {circumstances(__file__, PACKAGES)}"
         text += f"\n\n{table(found, arguments.task)}\n\nMean ± standard deviation (number of seeds)."
-        print(text)
-        if arguments.write:
-            title = {"binary": "two newsgroups", "classes": "twenty newsgroups"}[arguments.task]
-            write_section(f"Max-margin topics, {title}", text)
+        title = {"binary": "two newsgroups", "classes": "twenty newsgroups"}[arguments.task]
+        show(text, f"Max-margin topics, {title}", arguments.write)
         return
     data = load(arguments.data, arguments.task)
     topics = TOPICS[arguments.task] if arguments.topics is None else tuple(map(int, arguments.topics.split(",")))
@@ -239,14 +227,10 @@ def main() -> None:
             settings = tuple(map(float, arguments.settings.split(","))) if arguments.settings else None
             for number in topics if method != "words" else (0,):
                 place = arguments.task, method, number, 0 if method == "words" else seed
-                row = results.done().get(place)
-                if row is None:
-                    row = dict(zip(results.keys, place, strict=True))
-                    if method == "words":
-                        row |= words(arguments.data, arguments.task)
-                    else:
-                        row |= part(method, data, number, seed, settings)
-                    results.add(row)
+                task = (words, arguments.data, arguments.task)
+                if method != "words":
+                    task = (part, method, data, number, seed, settings)
+                row = results.part(place, lambda task=task: task[0](*task[1:]))
                 settings = settings or row["settings"]
 
 

@@ -7,8 +7,10 @@ import importlib.metadata
 import json
 import os
 import platform
+import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pandas as pd
@@ -40,11 +42,46 @@ class Results:
         rows = map(json.loads, self.path.read_text().splitlines())
         return {tuple(row[key] for key in self.keys): row for row in rows}
 
+    def part(self, place, make):
+        """The row at a place: as it is there, or else made, timed and added."""
+        row = self.done().get(place)
+        if row is None:
+            began = time.perf_counter()
+            row = dict(zip(self.keys, place, strict=True)) | make()
+            row["seconds"] = time.perf_counter() - began
+            self.add(row)
+        return row
+
     def add(self, row):
         print(json.dumps(row)[:300], flush=True)
         if self.path is not None:
             with self.path.open("a") as file:
                 file.write(json.dumps(row) + "\n")
+
+
+def cell(values, form=".3f", spread=True):
+    """Mean ± standard deviation (number), empty where there is nothing."""
+    values = [float(value) for value in values if value is not None and value == value]
+    if not values:
+        return ""
+    around = f" ± {statistics.stdev(values):{form}}" if spread and len(values) > 1 else ""
+    return f"{statistics.fmean(values):{form}}{around} ({len(values)})"
+
+
+def table_of(title, heads, rows):
+    """A table: rows are pairs of a name and its cells, padded to the right; rows without anything are left out."""
+    lines = [f"| {title} | " + " | ".join(heads) + " |", "|---|" + "---|" * len(heads)]
+    for name, cells in rows:
+        if any(cells):
+            lines.append(f"| {name} | " + " | ".join([*cells, *[""] * (len(heads) - len(cells))]) + " |")
+    return "\n".join(lines)
+
+
+def show(text, title, write):
+    """Print a section, and put it into results.md where that is asked for."""
+    print(text)
+    if write:
+        write_section(title, text)
 
 
 def frame(paths):

@@ -12,12 +12,11 @@ split of it (80/20), penalties by five-fold cross-validation. Intervals are cali
 from __future__ import annotations
 
 import argparse
-import time
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-from measuring import Results, add_options, circumstances, frame, write_section
+from measuring import Results, add_options, circumstances, frame, show
 from speed import load, predictive_r2
 
 TOPICS = (5, 10, 20, 30, 50)
@@ -218,21 +217,15 @@ def main() -> None:
         found = frame(arguments.files)
         where = arguments.where or circumstances(__file__, PACKAGES)
         text = f"{where}\n\n{table(found)}\n\nMean ± standard deviation (number of folds)."
-        print(text)
-        if arguments.write:
-            write_section("Ratings of films, five-fold cross-validation", text)
+        show(text, "Ratings of films, five-fold cross-validation", arguments.write)
         return
     data = load(arguments.data)
     results = Results(arguments.into, ("method", "fold", "topics"))
     for method in arguments.methods.split(","):
         for topics in [None] if method in WITHOUT_TOPICS else map(int, arguments.topics.split(",")):
             for number in map(int, arguments.folds.split(",")):
-                place = method, number, topics
-                if place in results.done():
-                    continue
-                began = time.perf_counter()
-                row = dict(zip(results.keys, place, strict=True)) | part(method, data, number, topics, arguments.chains)
-                results.add(row | {"seconds": time.perf_counter() - began})
+                task = method, data, number, topics, arguments.chains
+                results.part((method, number, topics), lambda task=task: part(*task))
 
 
 if __name__ == "__main__":

@@ -19,12 +19,11 @@ pipeline's priors are chosen among the same candidates on a fifth of the trainin
 from __future__ import annotations
 
 import argparse
-import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from measuring import Results, add_options, circumstances, frame, write_section
+from measuring import Results, add_options, circumstances, frame, show
 from scipy import sparse
 
 PACKAGES = ("topiczoo", "jax", "numpyro", "scikit-learn")
@@ -207,9 +206,7 @@ def main() -> None:
         made = f"`python benchmarks/sparsity.py --task {task} --topics K --seeds S --into FILE`, a process a core, shown by "
         text = f"{made}{circumstances(__file__, PACKAGES)}\n\n{table(found, task)}\n\n{curve(found, task)}\n\n"
         text += "Mean ± standard deviation (number of seeds); each with the coefficients kept and an intercept."
-        print(text)
-        if arguments.write:
-            write_section({"bbc": "Few topics for news", "ratings": "Few topics for ratings"}[task], text)
+        show(text, {"bbc": "Few topics for news", "ratings": "Few topics for ratings"}[task], arguments.write)
         return
     data = load(arguments.data, task)
     topics = TOPICS[task] if arguments.topics is None else tuple(map(int, arguments.topics.split(",")))
@@ -223,11 +220,8 @@ def main() -> None:
                     chosen = next(
                         (r["prior"] for (t, m, _, s), r in done.items() if (t, m, s) == (task, "sstm", seed)), None
                     )
-                row = done.get(place)
-                if row is None:
-                    began = time.perf_counter()
-                    row = dict(zip(results.keys, place, strict=True)) | part(method, data, task, number, seed, chosen)
-                    results.add(row | {"seconds": time.perf_counter() - began})
+                what = method, data, task, number, seed, chosen
+                row = results.part(place, lambda what=what: part(*what))
                 chosen = chosen or tuple(row["prior"])
 
 

@@ -65,9 +65,8 @@ def _predictions(fit: Fit, number: int, seed: int) -> list[Series]:
         for place, row in enumerate(rows):
             label = f"expected {name} of document {fit.document_names[row]}"
             drawn = prediction.draws[:, place]
-            spread = (
-                float(drawn.std()) or len(drawn) ** -0.5
-            )  # all alike: one other class among as many would go unseen
+            # where all are alike, one other class among as many would go unseen
+            spread = float(drawn.std()) or len(drawn) ** -0.5
             found.append(Series(label, "prediction", None, expected[:, :, place], spread))
     return found
 

@@ -85,7 +85,7 @@ def refuse_improper(reading: Reading, engine: str) -> None:
         if isinstance(site.prior, NormalJeffreys):
             raise ValueError(
                 f"{engine} cannot serve the site {name!r} of the story {reading.story.name!r}: the posterior is improper "
-                "under its prior NormalJeffreys; give prior='laplace', or use vem."
+                "under its prior NormalJeffreys; give it a proper one, e.g. Laplace, or use vem."
             )
 
 

@@ -64,12 +64,12 @@ def pointwise(
         raise ValueError(f"inner is {inner!r}; give a whole number of at least 1.")
     if y is None:
         raise ValueError("y is missing; give the documents' responses, NaN for unlabelled ones.")
-    if (above := label_above((blind := Folding(fit, corpus)).reading, fit.sites)) is not None:
-        return _from_above(blind, above, codes_of(fit.classes, y), most_draws, progress_bar)
     folding = Folding(fit, corpus, numeric_response(corpus, codes_of(fit.classes, y)))
     reading = folding.reading
     names = [name for name in responses(reading) if name in reading.observed]
     if not names:
+        if (above := label_above((blind := Folding(fit, corpus)).reading, fit.sites)) is not None:
+            return _from_above(blind, above, codes_of(fit.classes, y), most_draws, progress_bar)
         raise ValueError(
             f"The story {fit.story.name!r} has no response that follows from topics; there is no p(y_d | w_d)."
         )
