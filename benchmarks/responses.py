@@ -78,7 +78,8 @@ def part_prediction(folder):
     """10,000 documents of 300 words from a story with 50 topics; a fit of two chains at the truth."""
     from topiczoo import corpora, models
     from topiczoo.inference import Fit
-    from topiczoo.inference.reading import Reading, Story
+    from topiczoo.inference.reading import Reading
+    from topiczoo.inference.running import Story
 
     rng = np.random.default_rng(0)
     num_topics, num_terms, num_documents, length = 50, 5000, 10_000, 300

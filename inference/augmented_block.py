@@ -19,7 +19,8 @@ from jax.flatten_util import ravel_pytree
 from .assignments import Assigned, mean_topics
 from .augmentation import AUGMENTED
 from .blocks import MAX_GAUSSIAN, Block, Few
-from .reading import Answer, Reading, run, total, unwrapped
+from .reading import Reading
+from .running import Answer, run, total, unwrapped
 
 
 class Auxiliary(NamedTuple):

@@ -31,7 +31,8 @@ from topiczoo.models.gig import GeneralizedInverseGaussian
 
 from .assignments import Assigned
 from .gamma import dirichlet
-from .reading import Answer, Reading, run, total
+from .reading import Reading
+from .running import Answer, run, total
 
 MAX_GAUSSIAN = 2000  # larger normal sites go to NUTS: their precision matrix would not be worth it
 

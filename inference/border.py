@@ -11,7 +11,8 @@ from topiczoo.corpora import Corpus
 from topiczoo.models.distributions import NormalJeffreys
 
 if TYPE_CHECKING:
-    from .reading import Reading, Story
+    from .reading import Reading
+    from .running import Story
 
 
 def check_corpus(corpus: Any) -> None:

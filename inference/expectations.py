@@ -13,12 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from numpyro.distributions.distribution import Distribution
 from scipy.special import digamma, gammaln, polygamma
 
 from topiczoo.corpora.layouts import documents
 
-from .reading import Answer, Reading, run
+from .reading import Reading
+from .running import Answer, run, unwrapped
 
 SMOOTHING = 1e-20  # expected tokens added to each term under maximum likelihood: log 0 would end the bound
 SMALLEST_ALPHA = 1e-3  # an unused topic's alpha would run to 0, where float32 loses digamma
@@ -58,13 +58,6 @@ def refuse(reading: Reading, site: str, why: str) -> NoReturn:
     )
 
 
-def unwrap(fn: Distribution) -> Distribution:
-    """A distribution without the shells NumPyro puts around it."""
-    while isinstance(fn, dist.ExpandedDistribution | dist.Independent | dist.MaskedDistribution):
-        fn = fn.base_dist
-    return fn
-
-
 def coefficients_site(reading: Reading, response: str) -> str:
     """The site whose value is the eta of the story's first ``zbar @ eta``."""
     answer = Answer(lambda theta: theta)
@@ -94,7 +87,7 @@ def concentrations(reading: Reading, names: list[str]) -> dict[str, np.ndarray]:
             if site["type"] == "sample" and site["scale"] is not None:
                 refuse(reading, name, "its density is scaled")
         return {
-            name: jnp.broadcast_to(unwrap(trace[name]["fn"]).concentration, jnp.shape(trace[name]["value"]))
+            name: jnp.broadcast_to(unwrapped(trace[name]["fn"]).concentration, jnp.shape(trace[name]["value"]))
             for name in names
         }
 

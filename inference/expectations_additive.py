@@ -21,9 +21,10 @@ from topiczoo.models.distributions import NormalJeffreys
 from topiczoo.models.vocabulary import BagOfWords
 
 from .additive import JeffreysPenalty, LaplacePenalty, NormalPenalty, Penalty, climb, first_deviation
-from .expectations import Marginals, Settings, refuse, unwrap
+from .expectations import Marginals, Settings, refuse
 from .expectations_counted import counted_sites
-from .reading import BETA, Answer, Reading, run
+from .reading import BETA, Reading
+from .running import Answer, run, unwrapped
 
 Limits = tuple[int, float]
 SPARSE = dist.Laplace, NormalJeffreys  # priors of deviations
@@ -114,12 +115,12 @@ def additive_topics(reading: Reading, settings: Settings) -> AdditiveSite | None
 def additive_bags(reading: Reading, settings: Settings, name: str) -> tuple[str, AdditiveSite]:
     """The deviations of the components that the story gives to draw_bags, with the site of the words."""
     trace = run(reading.story, reading.few_documents, reading.few_y, reading.few_values)
-    bags = [site for site in trace if site in reading.observed and isinstance(unwrap(trace[site]["fn"]), BagOfWords)]
+    bags = [site for site in trace if site in reading.observed and isinstance(unwrapped(trace[site]["fn"]), BagOfWords)]
     if len(bags) != 1 or name not in reading.parents[bags[0]]:
         refuse(reading, name, "no words depend on it")
 
     def components(values: dict) -> jax.Array:
-        return unwrap(run(reading.story, reading.few_documents, reading.few_y, values)[bags[0]]["fn"]).beta
+        return unwrapped(run(reading.story, reading.few_documents, reading.few_y, values)[bags[0]]["fn"]).beta
 
     return bags[0], _additive(reading, settings, name, components, bags[0])
 
@@ -140,7 +141,7 @@ def _additive(
     traced = run(reading.story, reading.few_documents, reading.few_y, reading.few_values, Answer(lambda theta: theta))
     if traced[name]["scale"] is not None:
         refuse(reading, name, "its density is scaled")
-    prior = unwrap(traced[name]["fn"])
+    prior = unwrapped(traced[name]["fn"])
     if isinstance(prior, dist.Laplace) and np.any(prior.loc):
         refuse(reading, name, "its Laplace prior is not centred at 0")
 
@@ -180,7 +181,7 @@ class Bags:
 
         @jax.jit
         def look(corpus: Any, y: Any) -> jax.Array:
-            return unwrap(run(reading.story, corpus, y, {})[self.words]["fn"]).z
+            return unwrapped(run(reading.story, corpus, y, {})[self.words]["fn"]).z
 
         z = np.asarray(look(documents(reading.corpus, pairs=True), jax.tree.map(jnp.asarray, reading.y)))
         self.counts = counts_of((z == np.arange(len(self.site.rest))[:, None]).astype(np.float32), reading.corpus)

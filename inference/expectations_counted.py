@@ -11,7 +11,8 @@ import numpy as np
 from topiczoo.corpora.layouts import documents
 
 from .expectations import DirichletSite, concentrations, refuse, require_dirichlet
-from .reading import Answer, Reading, run, total
+from .reading import Reading
+from .running import Answer, run, total
 
 
 def counted_sites(

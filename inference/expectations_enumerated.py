@@ -15,9 +15,10 @@ import numpy as np
 
 from topiczoo.corpora.layouts import documents
 
-from .expectations import DirichletSite, Marginals, Settings, concentrations, refuse, require_dirichlet, unwrap
+from .expectations import DirichletSite, Marginals, Settings, concentrations, refuse, require_dirichlet
 from .expectations_additive import WARM_UP, AdditiveSite, additive_bags, counts_of, has_sparse_prior
-from .reading import Answer, Reading, run
+from .reading import Reading
+from .running import Answer, run, unwrapped
 
 
 class EnumeratedState(NamedTuple):
@@ -76,7 +77,7 @@ class Enumerated:
         words, site = additive_bags(self.reading, settings, name)
         for value in self.values[[0, -1]]:
             trace = run(self.reading.story, *few, {**self.reading.few_values, self.z: jnp.full(3, value)})
-            if np.any(unwrap(trace[words]["fn"]).z != value):
+            if np.any(unwrapped(trace[words]["fn"]).z != value):
                 refuse(self.reading, words, f"its documents do not have the components that {self.z!r} says")
         return site
 

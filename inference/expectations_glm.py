@@ -33,7 +33,8 @@ from topiczoo.corpora.layouts import documents
 from .expectations import coefficients_site, refuse
 from .expectations_words import Chunk, PairBlocks, Weighed, out_of_logs, phi_at
 from .marginal import sigma_points
-from .reading import ZBAR, Answer, Reading, run, total
+from .reading import ZBAR, Reading
+from .running import Answer, run, total
 from .small_matrices import solve
 from .special import digamma, gammaln
 from .sweep import CHUNK, look_up, over_shards, room, topics_of_terms, with_margin

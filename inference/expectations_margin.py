@@ -23,10 +23,11 @@ import numpyro.distributions as dist
 from topiczoo.corpora.layouts import documents
 from topiczoo.models.margins import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgainstAll
 
-from .expectations import Marginals, Settings, coefficients_site, refuse, unwrap
+from .expectations import Marginals, Settings, coefficients_site, refuse
 from .expectations_tilted import TiltedWords
 from .margin_solvers import CRAMMER_SINGER, HINGES, TUBE, Loss, support_vectors
-from .reading import ZBAR, Answer, Reading, run
+from .reading import ZBAR, Reading
+from .running import Answer, run, unwrapped
 from .starting import topics_by_response
 
 LOSSES: dict[Any, Loss] = {
@@ -61,7 +62,7 @@ class MarginResponse:
         if above := sorted(reading.parents[self.eta] - {self.eta}):
             refuse(reading, above[0], f"it is a latent parameter of the prior of {self.eta!r}")
         self.shape = reading.latent[self.eta].shape
-        prior = unwrap(reading.latent[self.eta].fn)
+        prior = unwrapped(reading.latent[self.eta].fn)
         if not isinstance(prior, dist.Normal | dist.Laplace) or np.any(np.asarray(prior.loc)):
             refuse(
                 reading, self.eta, f"its prior is {type(prior).__name__} where a Normal or Laplace around 0 is needed"
@@ -78,7 +79,7 @@ class MarginResponse:
         @jax.jit
         def look(corpus: Any, y: Any, x: jax.Array) -> tuple:
             trace = run(reading.story, corpus, y, {}, Answer(lambda theta: theta, [x]))
-            fn = unwrap(trace[self.name]["fn"])
+            fn = unwrapped(trace[self.name]["fn"])
             parts = {name: getattr(fn, name) for name in ("weight", "cost", "epsilon") if hasattr(fn, name)}
             places = [getattr(fn, name) for name in ("loc", "scores") if hasattr(fn, name)]
             return trace[self.name]["value"], parts, places[0]

@@ -18,8 +18,9 @@ from scipy.optimize import minimize_scalar
 
 from topiczoo.corpora.layouts import documents
 
-from .expectations import coefficients_site, refuse, unwrap
-from .reading import ZBAR, Answer, Reading, log_prob, run
+from .expectations import coefficients_site, refuse
+from .reading import ZBAR, Reading
+from .running import Answer, log_prob, run, unwrapped
 
 
 class Look(NamedTuple):
@@ -136,7 +137,7 @@ class NormalResponse:
         shape = self.reading.latent[self.eta].shape
         if not self.map:
             return np.zeros(shape), np.zeros(shape)
-        prior = unwrap(self.reading.latent[self.eta].fn)
+        prior = unwrapped(self.reading.latent[self.eta].fn)
         if not isinstance(prior, dist.Normal):
             refuse(
                 self.reading, self.eta, f"its prior is {type(prior).__name__} where a Normal is needed (point='mle' "
@@ -150,7 +151,7 @@ class NormalResponse:
         zeros = jnp.zeros(corpus.num_documents)
         trace = run(self.reading.story, corpus, y, values, Answer(lambda theta: theta, [zeros]))
         prior = log_prob(trace[self.spread]) if self.spread else jnp.zeros(())
-        return jnp.broadcast_to(unwrap(trace[self.name]["fn"]).scale, zeros.shape), prior
+        return jnp.broadcast_to(unwrapped(trace[self.name]["fn"]).scale, zeros.shape), prior
 
     # what the E-step and the M-step ask
 

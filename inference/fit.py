@@ -12,7 +12,7 @@ import pandas as pd
 
 from topiczoo.corpora import Corpus
 
-from .reading import Story
+from .running import Story
 
 if TYPE_CHECKING:
     import xarray

@@ -18,7 +18,8 @@ from topiczoo.corpora.layouts import Documents, documents
 
 from .assignments import Assignments, mean_topics
 from .gibbs_engine import theta_can_be_integrated_out
-from .reading import Reading, Story
+from .reading import Reading
+from .running import Story
 from .soft_sweep import expected_counts, soft_sweeps
 from .sweep import mesh_of_devices, read_weights, sweep
 

@@ -23,7 +23,8 @@ from .blocks import Block, DirichletBlock, GaussianBlock, LabelBlock, ScaleBlock
 from .border import check_counts, refuse_improper
 from .chains import Schedule, chunk_size, run_chains
 from .fit import Fit
-from .reading import BETA, THETA, Reading, read, unwrapped
+from .reading import BETA, THETA, Reading, read
+from .running import unwrapped
 from .topic_blocks import CollapsedBlock, TopicBlock, beta_can_be_integrated_out
 
 BUDGET = 128 * 2**20  # bytes: a site whose draws would take more is kept as running means and fewer draws

@@ -21,7 +21,8 @@ from numpyro.distributions import biject_to, constraints
 from topiczoo.corpora import Corpus
 
 from .gamma import log_gamma
-from .reading import Answer, Reading, Site, run
+from .reading import Reading, Site
+from .running import Answer, run
 
 KINDS = ("mean_field", "amortised")
 WIDTH = 32  # of the network's hidden layer

@@ -33,7 +33,8 @@ from numpyro.primitives import Messenger
 
 from topiczoo.models.vocabulary import Zbar
 
-from .reading import ZBAR, Answer, Reading, log_prob, run
+from .reading import ZBAR, Reading
+from .running import Answer, log_prob, run
 from .small_matrices import cholesky
 
 FLOOR = 1e-30  # of a word's probability, so that float32 can hold the slope of its logarithm

@@ -42,7 +42,7 @@ class Observed(NamedTuple):
 
 def observed(reading: Reading) -> dict[str, Observed]:
     """What each observed site that has an axis of documents sees of y."""
-    from .reading import Answer, run
+    from .running import Answer, run
 
     if reading.y is None:
         return {}

@@ -16,7 +16,7 @@ from .border import numeric_response
 from .folding import Folding, responses
 from .labels import codes_of
 from .observed import check_support, observed
-from .reading import Answer, log_prob, run, unwrapped
+from .running import Answer, log_prob, run, unwrapped
 from .upstream import ClassPosterior, label_above
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from .blocks import LabelBlock
 from .expectations_words import fold_in
 from .folding import Folding, responses
 from .intervals import Calibration, bounds, calibrated
-from .reading import Answer, run
+from .running import Answer, run
 from .sweep import read_weights
 from .upstream import ClassPosterior, label_above
 

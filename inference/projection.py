@@ -16,7 +16,7 @@ import numpy as np
 from numpyro.distributions import constraints
 
 from .folding import Folding, responses
-from .reading import Answer, run, unwrapped
+from .running import Answer, run, unwrapped
 
 Nearness = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
 """Of a predictor [documents]: how near it comes, the slope and the (negative) curvature of that, each [documents]."""

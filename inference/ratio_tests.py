@@ -26,7 +26,8 @@ from .assignments import count
 from .augmented_block import AugmentedBlock
 from .blocks import Block
 from .gibbs_engine import Plan, choose_blocks
-from .reading import Reading, log_prob, read, run
+from .reading import Reading, read
+from .running import log_prob, run
 from .sweep import concentration
 from .topic_blocks import CollapsedBlock, TopicBlock
 

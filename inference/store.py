@@ -20,7 +20,7 @@ from scipy import sparse
 from topiczoo.corpora import Corpus
 
 from .fit import STATISTIC_DIMS, Fit
-from .reading import Story
+from .running import Story
 
 FORMAT = "topiczoo fit"
 VERSION = 2

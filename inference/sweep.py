@@ -26,7 +26,8 @@ from jax.sharding import Mesh, PartitionSpec
 from topiczoo.corpora.layouts import Documents
 
 from .assignments import Assignments, count
-from .reading import Answer, Reading, run, unwrapped
+from .reading import Reading
+from .running import Answer, run, unwrapped
 
 CHUNK = 32  # places whose terms are looked up together
 FLOOR = 1e-30  # a topic's probability of a term is never taken smaller: all topics at zero could not be drawn from

@@ -13,7 +13,8 @@ from jax.scipy.special import xlogy
 from .assignments import Assigned, Assignments
 from .blocks import Block, log_beta_function
 from .gamma import dirichlet
-from .reading import Reading, run, total
+from .reading import Reading
+from .running import run, total
 from .sweep import BlockSweep, categorical, concentration, read_weights, sweep
 
 

@@ -31,7 +31,8 @@ from .gibbs_engine import choose_blocks
 from .guides import Guide
 from .marginal import Marginal
 from .nuts_engine import NODES
-from .reading import Reading, Story, run
+from .reading import Reading
+from .running import Story, run
 from .svi_engine import NODES as SVI_NODES
 from .svi_engine import learning_rates
 

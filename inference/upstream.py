@@ -20,7 +20,8 @@ from topiczoo.corpora.layouts import distinct_pairs
 from .blocks import LabelBlock
 from .expectations import dirichlet_bound
 from .expectations_words import first_gamma, pair_blocks, settle
-from .reading import Answer, Reading
+from .reading import Reading
+from .running import Answer
 from .sweep import mesh_of_devices, read_weights
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from topiczoo.corpora.layouts import Documents
 
 from .blocks import LabelBlock
 from .folding import Folding, known_words
-from .reading import Answer
+from .running import Answer
 from .sweep import read_weights
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from numpyro.infer import MCMC, NUTS
 from numpyro.primitives import Messenger
 
 from topiczoo.corpora.layouts import documents
-from topiczoo.inference.reading import read, run, total
+from topiczoo.inference.reading import read
+from topiczoo.inference.running import run, total
 
 
 class _WithoutWords(Messenger):

@@ -194,7 +194,8 @@ def test_nuts_agrees_under_a_laplace_prior():
 
 @pytest.mark.parametrize("engine", [inference.gibbs, inference.nuts, inference.svi], ids=lambda engine: engine.__name__)
 def test_who_draws_refuses_an_improper_prior(engine):
-    words = f"{engine.__name__} cannot serve the site 'deviation' .* improper under .*; give it a proper one, e.g. Laplace, or"
+    why = "improper under its prior .*; give it a proper one, e.g. Laplace, or use vem"
+    words = f"{engine.__name__} cannot serve the site 'deviation' .* {why}"
     with pytest.raises(ValueError, match=words):
         engine(sage_nb, CORPUS, Y, **GIVEN)
     with pytest.raises(ValueError, match="NormalJeffreys is improper and cannot simulate"):

@@ -20,7 +20,8 @@ from topiczoo.inference.expectations_words import fold_in
 from topiczoo.inference.folding import Folding
 from topiczoo.inference.intervals import Calibration, calibrated
 from topiczoo.inference.prediction import Prediction
-from topiczoo.inference.reading import Reading, Story
+from topiczoo.inference.reading import Reading
+from topiczoo.inference.running import Story
 from topiczoo.inference.starting import coefficients_by_response, topics_by_response
 
 RNG = np.random.default_rng(0)

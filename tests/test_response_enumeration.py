@@ -21,7 +21,8 @@ from scipy.special import gammaln, logsumexp
 from topiczoo import inference
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
-from topiczoo.inference.reading import Answer, log_prob, read, run
+from topiczoo.inference.reading import read
+from topiczoo.inference.running import Answer, log_prob, run
 from topiczoo.models import RESPONSES, slda_glm
 
 APART = 4.0

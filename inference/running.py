@@ -1,0 +1,150 @@
+"""Running a story: with given values, with an answer to draw_words, and with missing responses masked."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from numpyro import handlers
+from numpyro.infer.initialization import init_to_uniform
+from numpyro.primitives import Messenger
+
+from topiczoo.models.vocabulary import Zbar
+
+Values = Mapping[str, Any]
+
+
+class Story:
+    """A story with its keyword arguments bound: ``story(documents, y)``. Missing responses (NaN) are masked."""
+
+    def __init__(self, function: Callable, arguments: Mapping[str, Any]) -> None:
+        self.function = function
+        self.arguments = dict(arguments)
+        self.name = getattr(function, "__name__", type(function).__name__)
+        parameters = inspect.signature(function).parameters
+        open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        known = [name for name in parameters if name not in ("corpus", "y")][0 if "corpus" in parameters else 1 :]
+        for name in arguments:
+            if name not in known and not open_ended:
+                raise TypeError(f"{name!r} is no argument of the story {self.name!r}; it takes {', '.join(known)}.")
+        topics = arguments.get("num_topics")
+        if topics is not None and not (isinstance(topics, int | np.integer) and topics >= 1):
+            raise ValueError(f"num_topics is {topics!r}; give a whole number of at least 1.")
+        self.takes_y = "y" in parameters
+        self.unlabelled = True  # whether responses may be NaN; masks cost time, so it is set once they are known
+        self.defaults = {name: p.default for name, p in parameters.items() if p.default is not p.empty}
+        self.dims: dict[str, tuple[str | None, ...]] = {}  # axes of the sites, once the story has been read
+        self.classes: np.ndarray | None = None  # labels in the order of their codes, where y came as labels
+
+    def __call__(self, corpus: Any, y: Any = None) -> None:
+        with _Unlabelled(self.unlabelled):
+            if self.takes_y:
+                self.function(corpus, y, **self.arguments)
+            else:
+                self.function(corpus, **self.arguments)
+
+
+class _Unlabelled(Messenger):
+    """Observed values that are NaN count as not observed: their density is masked."""
+
+    def __init__(self, present: bool) -> None:
+        super().__init__(None)
+        self.present = present
+
+    def process_message(self, msg: dict) -> None:
+        if msg["type"] != "sample" or not msg["is_observed"] or not hasattr(msg["value"], "dtype"):
+            return
+        value, fn = jnp.asarray(msg["value"]), msg["fn"]
+        if not jnp.issubdtype(value.dtype, jnp.floating) or isinstance(fn, dist.Unit):
+            return
+        if self.present:
+            labelled = ~jnp.isnan(value)
+            msg["fn"] = fn.mask(labelled.all(axis=tuple(range(-fn.event_dim, 0))) if fn.event_dim else labelled)
+        if fn.support is not None and fn.support.is_discrete:
+            value = jnp.where(jnp.isnan(value), 0, value).astype(jnp.int32)
+        msg["value"] = value
+
+
+class Answer(Messenger):
+    """Answers ``draw_words`` with a zbar that is given, and remembers what the story asked of it.
+
+    Parameters
+    ----------
+    zbar
+        [documents, topics], or a function of theta that makes one.
+    predictors
+        What ``zbar @ eta`` shall be, in the order in which the story asks; by default the product itself.
+    """
+
+    def __init__(self, zbar: Any = None, predictors: Sequence[jax.Array] | None = None) -> None:
+        super().__init__(None)
+        self.zbar, self.predictors = zbar, predictors
+        self.calls = 0
+        self.theta: Any = None
+        self.beta: Any = None
+        self.coefficients: list[jax.Array] = []
+        self.linear = True
+
+    def process_message(self, msg: dict) -> None:
+        if msg["type"] != "draw_words":
+            return
+        self.calls += 1
+        _, self.theta, self.beta = msg["args"]
+        if callable(self.zbar):
+            self.zbar = self.zbar(self.theta)
+        msg["value"] = Zbar(self._predictor, self._array)
+
+    def _predictor(self, eta: jax.Array) -> jax.Array:
+        self.coefficients.append(eta)
+        if self.predictors is None:
+            return self.zbar @ eta
+        return self.predictors[len(self.coefficients) - 1]
+
+    def _array(self) -> jax.Array:
+        self.linear = False
+        return self.zbar
+
+
+def run(
+    story: Callable, corpus: Any, y: Any, values: Values, answer: Messenger | None = None,
+    *, key: Any = None, prior: bool = False,
+) -> dict:  # fmt: skip
+    """Trace the story with the given values, hidden from whatever handlers are active around it.
+
+    A site without a value gets a feasible one, or with ``prior`` a draw from its distribution.
+    """
+
+    def value(site: dict) -> Any:
+        if site["name"] in values:
+            return values[site["name"]]
+        return None if prior or site["type"] != "sample" or site["is_observed"] else init_to_uniform(site, radius=1.0)
+
+    seeded = handlers.seed(rng_seed=jax.random.key(0) if key is None else key)
+    with handlers.block(), handlers.trace() as trace, handlers.substitute(substitute_fn=value), seeded:
+        with answer or Messenger():
+            story(corpus, y)
+    return trace
+
+
+def log_prob(site: dict) -> jax.Array:
+    """The site's log-density, unsummed."""
+    value = site["fn"].log_prob(site["value"])
+    return value if site["scale"] is None else value * site["scale"]
+
+
+def total(trace: Mapping[str, dict], names: Sequence[str] | None = None) -> jax.Array:
+    """The log-density of some sample sites of a trace, or of all."""
+    sites = [site for name, site in trace.items() if site["type"] == "sample" and (names is None or name in names)]
+    return jnp.sum(jnp.stack([jnp.zeros(()), *(log_prob(site).sum() for site in sites)]))
+
+
+def unwrapped(fn: Any) -> Any:
+    """A distribution without the shells that plates, events and masks put around it."""
+    while isinstance(fn, dist.ExpandedDistribution | dist.Independent | dist.MaskedDistribution):
+        fn = fn.base_dist
+    return fn
