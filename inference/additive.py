@@ -6,6 +6,12 @@ raises the one raises the other. So tau never appears: a :class:`Penalty` gives 
 
 ``rest`` is whatever else is added: the background, or the background and deviations of other facets. All components move at
 once, each in O(terms).
+
+A component may be part of several sums (that of a topic, of one for each label): ``owner`` says of each sum which component
+is in it. Its objective is then a sum over them, with the negative Hessian D - sum_j C_j beta_j beta_j', where D = diag(sum_j
+C_j beta_j + 1/tau). The paper puts sum_j C_j beta_j in the place of C beta in equation 5, which is not definite. With
+betabar, the mean of the beta_j by their counts, D - C betabar betabar' is: it lies above the negative Hessian by Jensen's
+inequality, so that steps are a little short, is of rank one beside its diagonal, and exact where the beta_j are alike.
 """
 
 from __future__ import annotations
@@ -108,30 +114,32 @@ def direction(deviation: jax.Array, counts: jax.Array, beta: jax.Array, weight: 
     return own + total * shared * (beta * own).sum(-1, keepdims=True) / left
 
 
-def rise(step: jax.Array, deviation: jax.Array, counts: jax.Array, beta: jax.Array, penalty: Penalty) -> jax.Array:
-    """What a step adds to each component's objective, sum_w c_w log beta_w + log p(deviation): without large sums."""
-    normaliser = jnp.log1p((beta * jnp.expm1(step)).sum(-1))
-    return (counts * step + penalty.log_prior(deviation, step)).sum(-1) - counts.sum(-1) * normaliser
-
-
 @jax.jit
 def climb(
-    deviation: jax.Array, counts: jax.Array, rest: jax.Array, penalty: Penalty, num_steps: int, tolerance: float = 0.0
-) -> Climb:
+    deviation: jax.Array, counts: jax.Array, rest: jax.Array, penalty: Penalty, num_steps: int, tolerance: float = 0.0,
+    owner: jax.Array | None = None,
+) -> Climb:  # fmt: skip
     """Newton steps, each with E[1/tau] anew and halved for each component until its objective does not fall.
 
-    ``counts`` [components, terms] are expected counts. Ends after ``num_steps``, or when no component gains more than
-    ``tolerance`` for each of its words.
+    ``counts`` [sums, terms] are expected counts, ``rest`` [sums, terms] or [terms]; ``owner`` [sums] is the component in
+    each sum, ``len(deviation)`` for none; without it each component has the sum in its own place. Ends after
+    ``num_steps``, or when no component gains more than ``tolerance`` for each of its words.
     """
-    enough = tolerance * (1.0 + counts.sum(-1))
+    own = gathered(counts, owner, len(deviation))
+    total = counts.sum(-1)
+    enough = tolerance * (1.0 + own.sum(-1))
 
     def step(state: Climb) -> Climb:
         deviation = state.deviation
-        beta = jax.nn.softmax(rest + deviation)
-        whole = direction(deviation, counts, beta, penalty.weight(deviation))
+        beta = jax.nn.softmax(rest + spread(deviation, owner))
+        mean = gathered(beta * total[:, None], owner, len(deviation))
+        mean = beta if owner is None else mean / jnp.maximum(mean.sum(-1, keepdims=True), 1e-30)
+        whole = direction(deviation, own, mean, penalty.weight(deviation))
 
         def gain(size: jax.Array) -> jax.Array:
-            found = rise(size[:, None] * whole, deviation, counts, beta, penalty)
+            tried = size[:, None] * whole
+            normaliser = total * jnp.log1p((beta * jnp.expm1(spread(tried, owner))).sum(-1))
+            found = rise(tried, deviation, own, gathered(normaliser, owner, len(deviation)), penalty)
             return jnp.where(jnp.isfinite(found), found, -jnp.inf)
 
         def halve(tried: tuple) -> tuple:
@@ -149,7 +157,31 @@ def climb(
     return jax.lax.while_loop(lambda state: (state.steps < num_steps) & state.moving.any(), step, begin)
 
 
-def first_deviation(counts: jax.Array, rest: jax.Array) -> jax.Array:
-    """Terms above their background at their own frequency, others at the background: Newton descends from there."""
-    share = counts / jnp.maximum(counts.sum(-1, keepdims=True), 1.0)
-    return jnp.maximum(jnp.log(jnp.maximum(share, 1e-30)) - jax.nn.log_softmax(rest), 0.0)
+def rise(
+    step: jax.Array, deviation: jax.Array, counts: jax.Array, normaliser: jax.Array, penalty: Penalty
+) -> jax.Array:
+    """What a step adds to each component's objective, sum_w c_w log beta_w + log p(deviation): without large sums.
+
+    ``normaliser`` is what it adds to the logarithm of the sums' normalisers, times their counts.
+    """
+    return (counts * step + penalty.log_prior(deviation, step)).sum(-1) - normaliser
+
+
+def gathered(of_sums: jax.Array, owner: jax.Array | None, number: int) -> jax.Array:
+    """Added up for each component, [components, ...]."""
+    return of_sums if owner is None else jax.ops.segment_sum(of_sums, owner, number)
+
+
+def spread(of_components: jax.Array, owner: jax.Array | None) -> jax.Array:
+    """The component in each sum, [sums, terms]; nothing where there is none."""
+    if owner is None:
+        return of_components
+    return jnp.pad(of_components, ((0, 1), (0, 0)))[owner]
+
+
+def first_deviation(counts: jax.Array, rest: jax.Array, owner: jax.Array | None, number: int) -> jax.Array:
+    """Terms above what else says of them at their own frequency, others where it has them: Newton descends from there."""
+    expected = gathered(jax.nn.softmax(rest) * counts.sum(-1, keepdims=True), owner, number)
+    own = gathered(counts, owner, number)
+    ratio = jnp.maximum(own, 1e-30) / jnp.maximum(expected, 1e-30)
+    return jnp.where(own.sum(-1, keepdims=True) > 0, jnp.maximum(jnp.log(ratio), 0.0), 0.0)

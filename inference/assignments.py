@@ -96,7 +96,7 @@ class Assigned(Messenger):
     def process_message(self, msg: dict[str, Any]) -> None:
         if msg["type"] != "draw_words":
             return
-        corpus, theta, beta = msg["args"]
+        corpus, theta, beta, _ = msg["args"]
         z = numpyro.sample("z", TopicAssignments(theta, beta, corpus.blocks, self.counted))
         msg["value"] = mean_topics(z, corpus)
 

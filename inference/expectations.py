@@ -123,6 +123,10 @@ class DirichletSite:
     prior: np.ndarray
     mle: bool
 
+    @property
+    def names(self) -> set[str]:
+        return {self.name}
+
     def start(self, rng: np.random.Generator, counts: np.ndarray | float = 0.0) -> np.ndarray:
         """Expected counts on top of uniform ones with 10% of noise: exactly equal topics would never separate."""
         return counts + rng.gamma(100.0, 0.01, self.prior.shape)

@@ -1,7 +1,7 @@
 """Additive components in variational EM: beta_k = softmax(rest + deviation_k), the deviations point estimates.
 
 Whether a story has such components is seen by trying: at deviations of 0 beta says what else is added, and at others it must
-be the softmax of the sum.
+be the softmax of the sum. Several sites may be added (facets: of topics, of labels, of both).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from topiczoo.corpora.layouts import documents
 from topiczoo.models.distributions import NormalJeffreys
 from topiczoo.models.vocabulary import BagOfWords
 
-from .additive import JeffreysPenalty, LaplacePenalty, NormalPenalty, Penalty, climb, first_deviation
+from .additive import JeffreysPenalty, LaplacePenalty, NormalPenalty, Penalty, climb, first_deviation, spread
 from .expectations import Marginals, Settings, refuse
 from .expectations_counted import counted_sites
 from .reading import BETA, Reading
@@ -36,57 +36,138 @@ TURN: dict[type, Limits] = {JeffreysPenalty: (1, 0.0), LaplacePenalty: (20, 1e-6
 WARM_UP = 10  # turns of EM under the normal prior: a deviation that is 0 early would stay 0
 
 
-@dataclass(frozen=True)
-class AdditiveSite:
-    """Deviations [components, terms] as variational EM estimates them; the methods are those of DirichletSite."""
+class Facet(NamedTuple):
+    """A site of deviations: those of topics, say, or of labels."""
 
     name: str
-    rest: jax.Array  # log beta at deviations of 0, [components, terms]
+    shape: tuple[int, ...]  # [..., terms]
+    owner: np.ndarray | None  # the component in each sum, see :func:`.additive.climb`
     penalty: Penalty
+
+    def flat(self, value: Any) -> jax.Array:
+        """[components, terms]."""
+        return jnp.asarray(value).reshape(-1, self.shape[-1])
+
+
+@dataclass(frozen=True)
+class AdditiveSite:
+    """Deviations as variational EM estimates them; the methods are those of DirichletSite.
+
+    The state holds the value of every facet. Facets move in turn, those of fewer components first: a deviation that
+    several sums share is theirs before it is that of one alone.
+    """
+
+    rest: jax.Array  # log beta at deviations of 0, [..., topics, terms]
+    facets: tuple[Facet, ...]
     corpus: Corpus
 
     @property
+    def name(self) -> str:
+        return self.facets[0].name
+
+    @property
+    def names(self) -> set[str]:
+        return {facet.name for facet in self.facets}
+
+    @property
     def prior(self) -> np.ndarray:
-        """An array of the site's shape."""
+        """An array of the shape of beta."""
         return np.asarray(self.rest)
 
-    def start(self, rng: np.random.Generator, counts: np.ndarray | float = 0.0) -> np.ndarray:
-        """At counts, where there are none at those of documents dealt to the components by chance."""
-        if not isinstance(counts, np.ndarray) or not counts.ndim:
-            owner = rng.integers(0, len(self.rest), len(self.corpus))
-            counts = counts_of((owner == np.arange(len(self.rest))[:, None]).astype(np.float32), self.corpus)
-        first = first_deviation(jnp.asarray(counts, jnp.float32), self.rest)
-        return self.warm(counts, np.asarray(first))
+    def start(self, rng: np.random.Generator, counts: np.ndarray | float = 0.0) -> dict[str, np.ndarray]:
+        """At counts, where there are none at those of documents dealt to the components by chance.
 
-    def warm(self, counts: np.ndarray, state: np.ndarray) -> np.ndarray:
+        The last of several facets stays at 0 until :meth:`complete`: it could say alone what all say together, and topics
+        of different labels would be different topics.
+        """
+        if not isinstance(counts, np.ndarray) or not counts.ndim:
+            counts = dealt_counts(rng, self.corpus, self.rest.shape[-2])
+        state = {facet.name: np.zeros(facet.shape, np.float32) for facet in self.facets}
+        for facet in self._first_facets:
+            state = self._begun(facet, self._flat(counts), state)
+        return state
+
+    def warm(self, counts: np.ndarray, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The optimum under a normal prior."""
-        return self.update(counts, state, START, NormalPenalty())
+        for facet in self._first_facets:
+            state = self._moved(facet, self._flat(counts), state, START, NormalPenalty())
+        return state
+
+    def complete(self, counts: np.ndarray, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The same with the last facet, which is left what the others cannot say."""
+        if len(self.facets) == 1:
+            return state
+        return self._begun(self.facets[-1], self._flat(counts), state)
+
+    @property
+    def _first_facets(self) -> tuple[Facet, ...]:
+        return self.facets[:-1] or self.facets
+
+    def _begun(self, facet: Facet, expected: jax.Array, state: dict) -> dict:
+        number = facet.flat(state[facet.name]).shape[0]
+        first = first_deviation(expected, self._others(state, facet), facet.owner, number)
+        state = {**state, facet.name: np.asarray(first).reshape(facet.shape)}
+        return self._moved(facet, expected, state, START, NormalPenalty())
 
     def update(
-        self, counts: np.ndarray, state: np.ndarray, limits: Limits | None = None, penalty: Penalty | None = None
-    ) -> np.ndarray:
+        self, counts: np.ndarray, state: dict[str, np.ndarray], limits: Limits | None = None
+    ) -> dict[str, np.ndarray]:
         """Newton steps on the deviations, under the Jeffreys prior one, as in the paper: counts are not yet right."""
-        limits = limits or TURN[type(self.penalty)]
-        expected = jnp.asarray(counts, jnp.float32)
-        return np.asarray(climb(jnp.asarray(state), expected, self.rest, penalty or self.penalty, *limits).deviation)
+        for facet in self.facets:
+            limits_of = limits or TURN[type(facet.penalty)]
+            state = self._moved(facet, self._flat(counts), state, limits_of, facet.penalty)
+        return state
 
-    def log_mean(self, state: np.ndarray) -> np.ndarray:
+    def _moved(self, facet: Facet, expected: jax.Array, state: dict, limits: Limits, penalty: Penalty) -> dict:
+        before = facet.flat(state[facet.name])
+        found = climb(before, expected, self._others(state, facet), penalty, *limits, facet.owner).deviation
+        return {**state, facet.name: np.asarray(found).reshape(facet.shape)}
+
+    def _flat(self, counts: Any) -> jax.Array:
+        return jnp.asarray(counts, jnp.float32).reshape(-1, self.rest.shape[-1])
+
+    def _others(self, state: dict, left_out: Facet | None = None) -> jax.Array:
+        """What is added in each sum beside a facet, [sums, terms]."""
+        total = self._flat(self.rest)
+        for facet in self.facets:
+            if facet is not left_out:
+                total = total + spread(facet.flat(state[facet.name]), facet.owner)
+        return total
+
+    def log_mean(self, state: dict[str, np.ndarray]) -> np.ndarray:
         """log beta."""
-        logits = np.asarray(self.rest, np.float64) + state
-        top = logits.max(-1, keepdims=True)
-        return logits - top - np.log(np.exp(logits - top).sum(-1, keepdims=True))
+        logits = np.asarray(self._others(state), np.float64)
+        logits -= logits.max(-1, keepdims=True)
+        logits -= np.log(np.exp(logits).sum(-1, keepdims=True))
+        return logits.reshape(self.rest.shape)
 
-    def point(self, state: np.ndarray) -> jax.Array:
-        """The site's value."""
-        return jnp.asarray(state, jnp.float32)
+    def point(self, state: dict[str, np.ndarray]) -> jax.Array:
+        """The value of the one site there is."""
+        (value,) = state.values()
+        return jnp.asarray(value, jnp.float32)
 
-    def bound(self, state: np.ndarray) -> float:
+    def bound(self, state: dict[str, np.ndarray]) -> float:
         """log p(deviation); that of an improper prior is counted from 0."""
-        away = self.penalty.log_prior(jnp.zeros_like(self.rest), jnp.asarray(state))
-        return float(np.asarray(away + self.penalty.at_zero, np.float64).sum())
+        total = 0.0
+        for facet in self.facets:
+            value = jnp.asarray(state[facet.name])
+            away = facet.penalty.log_prior(jnp.zeros_like(value), value) + facet.penalty.at_zero
+            total += float(np.asarray(away, np.float64).sum())
+        return total
 
-    def put(self, state: np.ndarray, marginals: Marginals) -> None:
-        marginals.point[self.name] = state
+    def put(self, state: dict[str, np.ndarray], marginals: Marginals) -> None:
+        marginals.point.update(state)
+
+
+def dealt_counts(
+    rng: np.random.Generator, corpus: Corpus, num_topics: int, label_shares: np.ndarray | None = None
+) -> np.ndarray:
+    """Counts [topics, terms] of documents dealt to topics by chance; with shares of labels [labels, documents] for each."""
+    owner = rng.integers(0, num_topics, corpus.num_documents)
+    dealt = (owner == np.arange(num_topics)[:, None]).astype(np.float32)
+    if label_shares is None:
+        return counts_of(dealt, corpus)
+    return np.stack([counts_of(dealt * shares, corpus) for shares in label_shares])
 
 
 def counts_of(shares: np.ndarray, corpus: Corpus) -> np.ndarray:
@@ -99,9 +180,9 @@ def has_sparse_prior(reading: Reading, name: str) -> bool:
 
 
 def additive_topics(reading: Reading, settings: Settings) -> AdditiveSite | None:
-    """The deviations of the topics that the story gives to draw_words, where they are softmax(rest + deviation)."""
+    """The deviations of the topics that the story gives to draw_words, where they are softmax(rest + deviations)."""
     above = sorted(reading.parents[BETA] - {BETA})
-    if len(above) != 1 or not has_sparse_prior(reading, above[0]):
+    if not above or not all(has_sparse_prior(reading, name) for name in above):
         return None
 
     def topics(values: dict) -> jax.Array:
@@ -109,7 +190,7 @@ def additive_topics(reading: Reading, settings: Settings) -> AdditiveSite | None
         run(reading.story, reading.few_documents, reading.few_y, values, answer)
         return answer.beta
 
-    return _additive(reading, settings, above[0], topics)
+    return _additive(reading, settings, above, topics)
 
 
 def additive_bags(reading: Reading, settings: Settings, name: str) -> tuple[str, AdditiveSite]:
@@ -122,13 +203,57 @@ def additive_bags(reading: Reading, settings: Settings, name: str) -> tuple[str,
     def components(values: dict) -> jax.Array:
         return unwrapped(run(reading.story, reading.few_documents, reading.few_y, values)[bags[0]]["fn"]).beta
 
-    return bags[0], _additive(reading, settings, name, components, bags[0])
+    return bags[0], _additive(reading, settings, [name], components, bags[0])
 
 
 def _additive(
-    reading: Reading, settings: Settings, name: str, components: Callable[[dict], jax.Array], words: str = ""
+    reading: Reading, settings: Settings, names: list[str], components: Callable[[dict], jax.Array], words: str = ""
 ) -> AdditiveSite:
-    """Check that components are softmax(rest + deviation) and that the prior is independent and centred."""
+    """Check that components are softmax(rest + deviations), find which deviations are in which, and read their priors."""
+    penalties = {name: _penalty(reading, settings, name, words) for name in names}
+
+    @jax.jit
+    def log_beta(deviations: dict) -> jax.Array:
+        beta = components({**reading.few_values, **deviations})
+        return jnp.log(jnp.maximum(beta, jnp.finfo(jnp.float32).tiny))
+
+    shapes = {name: reading.latent[name].shape for name in names}
+    nothing = {name: jnp.zeros(shape) for name, shape in shapes.items()}
+    rest = log_beta(nothing)
+    rng = np.random.default_rng(0)
+
+    def some(shape: tuple[int, ...]) -> jax.Array:
+        return jnp.asarray(rng.normal(0, 0.5, shape), jnp.float32)
+
+    def flat(value: jax.Array) -> jax.Array:
+        return value.reshape(-1, value.shape[-1])
+
+    facets = []
+    for name, shape in shapes.items():
+        if not shape or shape[-1] != rest.shape[-1]:
+            refuse(reading, name, "the words' probabilities are not a softmax of it plus what is fixed")
+        tried = some(shape)
+        moved = flat(log_beta({**nothing, name: tried}) - rest)
+        owner = _nearest(moved, jnp.pad(flat(tried), ((0, 1), (0, 0))))
+        own = np.array_equal(owner, np.arange(len(flat(tried))))
+        facets.append(Facet(name, shape, None if own else owner, penalties[name]))
+    facets.sort(key=lambda facet: int(np.prod(facet.shape[:-1])))
+    site = AdditiveSite(rest, tuple(facets), reading.corpus)
+    for _ in range(2):
+        values = {name: some(shape) for name, shape in shapes.items()}
+        if not np.allclose(log_beta(values), site.log_mean({n: np.asarray(v) for n, v in values.items()}), atol=1e-3):
+            refuse(reading, names[0], "the words' probabilities are not a softmax of it plus what is fixed")
+    return site
+
+
+def _nearest(rows: jax.Array, candidates: jax.Array) -> np.ndarray:
+    """For each row the candidate nearest to it, but for a number added to all terms."""
+    rows, candidates = (part - part.mean(-1, keepdims=True) for part in (rows, candidates))
+    return np.asarray(((candidates**2).sum(-1) - 2 * rows @ candidates.T).argmin(-1), np.int32)
+
+
+def _penalty(reading: Reading, settings: Settings, name: str, words: str) -> Penalty:
+    """The prior of a site of deviations, which must be independent and centred, and read by the words alone."""
     site = reading.latent[name]
     if site.document_axis is not None:
         refuse(reading, name, "it has an axis of documents")
@@ -144,26 +269,13 @@ def _additive(
     prior = unwrapped(traced[name]["fn"])
     if isinstance(prior, dist.Laplace) and np.any(prior.loc):
         refuse(reading, name, "its Laplace prior is not centred at 0")
-
-    @jax.jit
-    def log_beta(deviation: jax.Array) -> jax.Array:
-        beta = components({**reading.few_values, name: deviation})
-        return jnp.log(jnp.maximum(beta, jnp.finfo(jnp.float32).tiny))
-
-    rest = log_beta(jnp.zeros(site.shape))
-    rng = np.random.default_rng(0)
-    for _ in range(2):
-        tried = jnp.asarray(rng.normal(0, 0.5, site.shape), jnp.float32)
-        if rest.shape != site.shape or not np.allclose(log_beta(tried), jax.nn.log_softmax(rest + tried), atol=1e-3):
-            refuse(reading, name, "the words' probabilities are not a softmax of it plus what is fixed")
-    penalty = LaplacePenalty(jnp.asarray(prior.scale)) if isinstance(prior, dist.Laplace) else JeffreysPenalty()
-    return AdditiveSite(name, rest, penalty, reading.corpus)
+    return LaplacePenalty(jnp.asarray(prior.scale)) if isinstance(prior, dist.Laplace) else JeffreysPenalty()
 
 
 class BagsState(NamedTuple):
     """What one turn hands to the next."""
 
-    deviation: np.ndarray  # [components, terms]
+    deviation: dict[str, np.ndarray]  # see AdditiveSite
     bound: float  # of the words
 
 
@@ -193,7 +305,9 @@ class Bags:
         return state._replace(bound=float((self.counts * self.site.log_mean(state.deviation)).sum()))
 
     def maximise(self, state: BagsState, fresh: bool) -> BagsState:
-        return state._replace(deviation=self.site.update(self.counts, state.deviation, WHOLE[type(self.site.penalty)]))
+        return state._replace(
+            deviation=self.site.update(self.counts, state.deviation, WHOLE[type(self.site.facets[0].penalty)])
+        )
 
     def bound(self, state: BagsState) -> float:
         return state.bound + self.site.bound(state.deviation) + sum(site.bound(found) for site, found in self.counted)

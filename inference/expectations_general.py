@@ -48,7 +48,7 @@ class GlmWords:
         self.reading, self.settings = reading, settings
         self.theta, self.topics, self.alpha = read_words(reading, settings)
         self.response = GlmResponse(reading, settings.point, settings.expectation)
-        known = {self.theta, self.topics.name, *self.response.sites}
+        known = {self.theta, *self.topics.names, *self.response.sites}
         if extra := sorted((set(reading.latent) | set(reading.observed)) - known):
             refuse(reading, extra[0], "it is neither part of the words nor of their response")
         self.num_topics = len(self.topics.prior)

@@ -175,7 +175,7 @@ class NormalWords:
         self.reading, self.settings = reading, settings
         self.theta, self.topics, self.alpha = read_words(reading, settings)
         self.response = NormalResponse(reading, settings.point)
-        known = {self.theta, self.topics.name, *self.response.sites}
+        known = {self.theta, *self.topics.names, *self.response.sites}
         if extra := sorted((set(reading.latent) | set(reading.observed)) - known):
             refuse(reading, extra[0], "it is neither part of the words nor of their normal response")
         self.num_topics, self.num_terms = self.topics.prior.shape

@@ -38,7 +38,7 @@ class TiltedWords:
 
     def refuse_others(self, known: set[str], whole: str) -> None:
         """Say no to sites that are neither words nor what stands below them."""
-        known = known | {self.theta, self.topics.name}
+        known = known | {self.theta, *self.topics.names}
         if extra := sorted((set(self.reading.latent) | set(self.reading.observed)) - known):
             refuse(self.reading, extra[0], f"it is neither part of the words nor of their {whole}")
 

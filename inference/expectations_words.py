@@ -15,7 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from topiczoo.corpora.layouts import Blocks, Documents, Pairs, distinct_pairs, token_blocks
+from topiczoo.corpora import Corpus
+from topiczoo.corpora.layouts import Blocks, Documents, Pairs, distinct_pairs, documents, token_blocks
 
 from .expectations import (
     DirichletSite,
@@ -28,9 +29,10 @@ from .expectations import (
     refuse,
     require_dirichlet,
 )
-from .expectations_additive import WARM_UP, AdditiveSite, additive_topics
+from .expectations_additive import WARM_UP, AdditiveSite, additive_topics, dealt_counts
 from .expectations_counted import counted_sites
-from .reading import Reading
+from .reading import LABEL, Reading
+from .running import Answer, run
 from .special import digamma, gammaln
 from .sweep import CHUNK, look_up, mesh_of_devices, over_shards, room, with_margin
 
@@ -226,44 +228,53 @@ def first_gamma(alpha: jax.Array, lengths: Any) -> jax.Array:
 class WordsState(NamedTuple):
     """What one turn of EM hands to the next."""
 
-    topics: np.ndarray  # [K, V], see DirichletSite and AdditiveSite
+    topics: Any  # see DirichletSite and AdditiveSite
     alpha: np.ndarray  # [K] or [D, K]
     gamma: jax.Array  # [D, K]
-    counts: np.ndarray  # [K, V] expected
+    counts: np.ndarray  # [K, V] expected, where topics are a label's [labels, K, V]
     bound: np.ndarray  # [D]
 
 
 class Words:
-    """Stories of a Dirichlet theta for each document, Dirichlet or additive topics, and what is counted from y alone."""
+    """Stories of a Dirichlet theta for each document, Dirichlet or additive topics, and what is counted from y alone.
+
+    Where topics are those of an observed label, a term said under another label is another term.
+    """
 
     def __init__(self, reading: Reading, settings: Settings) -> None:
         self.reading, self.settings = reading, settings
-        self.theta, self.topics, self.alpha = read_words(reading, settings)
-        extra = sorted(set(reading.latent) - {self.theta, self.topics.name})
-        self.counted = counted_sites(reading, extra, settings.topics == "mle")
-        self.num_topics = len(self.topics.prior)
-        self.pairs = pair_blocks(distinct_pairs(reading.corpus), *reading.corpus.counts.shape)
+        self.theta, self.topics, self.alpha = read_words(reading, settings, labels=True)
+        extra = sorted(set(reading.latent) - {self.theta, *self.topics.names})
+        # what is observed and read by the words as their label may have a density that depends on nothing
+        observed = [name for name in reading.observed if not reading.has_labels or reading.parents[name] - {name}]
+        self.counted = counted_sites(reading, extra, settings.topics == "mle", observed)
+        self.shape = self.topics.prior.shape  # [K, V] or [labels, K, V]
+        self.labels = observed_labels(reading) if reading.has_labels else None
+        self.pairs = pair_blocks(*labelled_pairs(reading.corpus, self.labels, self.shape))
         self.lengths = reading.corpus.lengths.astype(np.float64)
 
     def start(self, rng: np.random.Generator) -> WordsState:
-        nothing = np.zeros(0)
-        state = WordsState(self.topics.start(rng), self.alpha, jnp.zeros(0), nothing, nothing)
-        if isinstance(self.topics, AdditiveSite):
-            for _ in range(WARM_UP):
-                state = self.expect(state, fresh=True)
-                state = state._replace(topics=self.topics.warm(state.counts, state.topics))
-        return state
+        nothing, counts = np.zeros(0), 0.0
+        additive = isinstance(self.topics, AdditiveSite)
+        if additive and self.labels is not None:
+            shares = self.labels == np.arange(self.shape[0])[:, None]
+            counts = dealt_counts(rng, self.reading.corpus, self.shape[-2], shares)
+        state = WordsState(self.topics.start(rng, counts), self.alpha, jnp.zeros(0), nothing, nothing)
+        for _ in range(WARM_UP if additive else 0):
+            state = self.expect(state, fresh=True)
+            state = state._replace(topics=self.topics.warm(state.counts, state.topics))
+        return state._replace(topics=self.topics.complete(state.counts, state.topics)) if additive else state
 
     def expect(self, state: WordsState, fresh: bool) -> WordsState:
-        log_beta = jnp.asarray(self.topics.log_mean(state.topics).T, jnp.float32)
-        shape = len(self.lengths), self.num_topics
-        alpha = jnp.broadcast_to(jnp.asarray(state.alpha, jnp.float32), shape)
+        log_mean = np.swapaxes(self.topics.log_mean(state.topics), -1, -2)  # [..., V, K]
+        log_beta = jnp.asarray(log_mean.reshape(-1, log_mean.shape[-1]), jnp.float32)
+        alpha = jnp.broadcast_to(jnp.asarray(state.alpha, jnp.float32), (len(self.lengths), self.shape[-2]))
         start = first_gamma(alpha, self.lengths) if fresh else state.gamma
         limits = self.settings.e_tolerance, self.settings.e_iterations
         where: dict[str, Any] = {"deepest": self.pairs.deepest, "mesh": mesh_of_devices()}
         gamma, words, counts = settle(self.pairs, log_beta, alpha, start, *limits, **where)
         bound = np.asarray(words, np.float64) + dirichlet_bound(state.alpha, np.asarray(gamma, np.float64))
-        counts = np.asarray(counts, np.float64).T
+        counts = np.swapaxes(np.asarray(counts, np.float64).reshape(log_mean.shape), -1, -2)
         return state._replace(gamma=gamma, counts=counts, bound=bound)
 
     def maximise(self, state: WordsState, fresh: bool) -> WordsState:
@@ -283,7 +294,32 @@ class Words:
         return marginals
 
 
-def read_words(reading: Reading, settings: Settings) -> tuple[str, DirichletSite | AdditiveSite, np.ndarray]:
+def observed_labels(reading: Reading) -> np.ndarray:
+    """The label that the story gives to draw_words for each document, [D]."""
+    if above := sorted(reading.parents[LABEL]):
+        refuse(reading, above[0], "the label given to draw_words depends on it, and vem wants it observed")
+
+    @jax.jit
+    def look(corpus: Any, y: Any) -> jax.Array:
+        answer = Answer(lambda theta: theta)
+        run(reading.story, corpus, y, {}, answer)
+        return answer.label
+
+    return np.asarray(look(documents(reading.corpus), jax.tree.map(jnp.asarray, reading.y)))
+
+
+def labelled_pairs(corpus: Corpus, labels: np.ndarray | None, shape: tuple[int, ...]) -> tuple[Pairs, int, int]:
+    """What :func:`pair_blocks` wants; term v under label j is term j V + v."""
+    pairs = distinct_pairs(corpus)
+    if labels is None:
+        return pairs, *corpus.counts.shape
+    shift = labels[np.asarray(pairs.document)] * shape[-1]
+    return pairs._replace(term=pairs.term + jnp.asarray(shift, jnp.int32)), len(corpus), shape[0] * shape[-1]
+
+
+def read_words(
+    reading: Reading, settings: Settings, labels: bool = False
+) -> tuple[str, DirichletSite | AdditiveSite, np.ndarray]:
     """The names and priors of theta and of the topics, where only the words read them.
 
     theta is a Dirichlet site, and so is beta, or it is the softmax of a sum with a sparse site in it.
@@ -291,6 +327,10 @@ def read_words(reading: Reading, settings: Settings) -> tuple[str, DirichletSite
     alpha comes as [D, K]; as [K] when it is to be estimated, which asks that documents share it.
     """
     theta, beta = reading.theta, reading.beta
+    if reading.has_labels and not labels:
+        refuse(
+            reading, (*reading.below, "draw_words")[0], "vem knows topics of a label without a response of topics only"
+        )
     additive = additive_topics(reading, settings) if beta is None else None
     for name, what in ((theta, "theta"), (beta, "beta")):
         if what == "beta" and additive is not None:

@@ -149,13 +149,38 @@ class Fit:
         return found if are_shares(found) else self._computed_topics(chain)
 
     def _computed_topics(self, chain: int) -> np.ndarray:
-        """The topics that the story gives to draw_words at a chain's means, where they are no site themselves."""
-        from .folding import Folding
-        from .sweep import read_weights
+        """The topics that the story gives to draw_words at a chain's means, where they are no site themselves.
 
-        folding = Folding(self, self.corpus[:2])
-        weights = read_weights(folding.reading, folding.corpus, None, folding.means(chain), collapsed=True)
-        return np.asarray(weights.term_topic[:-1].T)
+        Where each label has its own topics, their means over labels.
+        """
+        from .folding import Folding
+        from .running import Answer, run
+
+        folding, answer = Folding(self, self.corpus[:2]), Answer(lambda theta: theta)
+        run(folding.reading.story, folding.corpus, None, folding.means(chain), answer)
+        beta = np.asarray(answer.beta)
+        return beta if beta.ndim == 2 else beta.mean(0)
+
+    def deviations(self, site: str, n: int = 10, *, chain: int = 0) -> pd.DataFrame:
+        """The n terms that each component of a site of deviations raises most: of a topic, of a label, or of both.
+
+        Columns: topic and label as far as the site has them, rank, term, deviation.
+        """
+        value = np.asarray(self.means[site][chain] if site in self.means else self.draws[site][chain].mean(0))
+        dims = self.story.dims[site]
+        if dims[-1] != "term":
+            raise ValueError(f"The site {site!r} has no axis of terms; give a site of deviations.")
+        n = min(n, value.shape[-1])
+        leading = np.argsort(-value, axis=-1, kind="stable")[..., :n]
+        index = np.indices(leading.shape).reshape(leading.ndim, -1)
+        columns = {}
+        for place, size in enumerate(value.shape[:-1]):
+            if size > 1 or dims[place] == "topic":
+                name = dims[place] or "label"
+                named = name == "label" and self.classes is not None and len(self.classes) == size
+                columns[name] = self.classes[index[place]] if named else index[place]
+        columns |= {"rank": index[-1] + 1, "term": self.vocabulary[leading.ravel()]}
+        return pd.DataFrame({**columns, "deviation": np.take_along_axis(value, leading, -1).ravel()})
 
     def global_draws(self, most: int | None = None) -> dict[str, np.ndarray]:
         """Draws [chain, draw, ...] of all sites that are not of documents, at draws where all of them are stored."""

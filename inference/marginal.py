@@ -228,11 +228,12 @@ class _SumOut(Messenger):
         if msg["type"] == "sample" and not msg["is_observed"]:
             self.values[msg["name"]] = msg["value"]
 
-    def _sum_words(self, documents: Any, theta: jax.Array, beta: jax.Array) -> None:
+    def _sum_words(self, documents: Any, theta: jax.Array, beta: jax.Array, label: Any) -> None:
         """log p(w | theta, beta), and phi, the topics of each pair given the rest."""
         self.documents = documents
         document, term, count = documents.pairs
-        joint = theta[document] * beta.T[term]  # [P, K]
+        topics = beta.T[term] if label is None else beta[label[document], :, term]
+        joint = theta[document] * topics  # [P, K]
         mix = jnp.maximum(joint.sum(-1), FLOOR)
         self.words = jax.ops.segment_sum(count * jnp.log(mix), document, documents.num_documents)
         # phi = joint / mix; the slope of that is of size 1 / mix^2 and overflows, so joint is brought near 1 first

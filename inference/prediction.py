@@ -118,10 +118,13 @@ def predict(
     if most_draws is None:
         most_draws = _affordable(folding, num_burn) if above is None else FEW_DRAWS
     settings: dict[str, Any] = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn}
+    nothing = f"The story {fit.story.name!r} has no response; use transform for topic proportions."
     if above is None and not responses(folding.reading):
-        raise ValueError(f"The story {fit.story.name!r} has no response; use transform for topic proportions.")
+        raise ValueError(nothing)
     if above is not None:
         parts = _parts_from_above(folding, above, rule, settings, progress_bar)
+        if not parts[0]:
+            raise ValueError(nothing)
     else:
         parts = (_posterior_parts if rule == "posterior" else _plug_in_parts)(folding, settings, progress_bar)
     predictions = {name: as_prediction(name, corpus, [part[name] for part in parts], folding) for name in parts[0]}

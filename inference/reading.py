@@ -25,7 +25,7 @@ from topiczoo.models.arguments import BadArgument
 from .labels import CLASSES, labels_as_codes, warn_of_order
 from .running import Answer, Story, Values, log_prob, run, unwrapped
 
-ZBAR, THETA, BETA = "~zbar", "~theta", "~beta"  # names no site can have
+ZBAR, THETA, BETA, LABEL = "~zbar", "~theta", "~beta", "~label"  # names no site can have
 
 
 @dataclass(frozen=True)
@@ -115,6 +115,7 @@ class Reading:
         if answer.calls > 1:
             raise ValueError(f"The story {self.story.name!r} calls draw_words {answer.calls} times; call it once.")
         self.has_words = answer.calls == 1
+        self.has_labels = answer.label is not None
         self.linear = answer.linear
         self.num_topics = answer.theta.shape[-1] if self.has_words else None
         self.predictor_shapes = tuple(eta.shape[1:] for eta in answer.coefficients)
@@ -174,6 +175,7 @@ class Reading:
             out.update({name: site["value"] for name, site in trace.items() if site["type"] == "deterministic"})
             if answer.calls:
                 out[THETA], out[BETA] = answer.theta, answer.beta
+                out |= {LABEL: answer.label} if self.has_labels else {}
             return out
 
         # of the values only shapes are looked at
@@ -225,8 +227,8 @@ class Reading:
         return {name for name, read in self.parents.items() if read & set(sites) and name in self.density_axis}
 
     def drives_words(self, sites: Sequence[str]) -> bool:
-        """Whether theta or beta, as given to draw_words, depend on these sites."""
-        return self.has_words and bool((self.parents[THETA] | self.parents[BETA]) & set(sites))
+        """Whether theta, beta or the label, as given to draw_words, depend on these sites."""
+        return any(self.parents.get(part, frozenset()) & set(sites) for part in (THETA, BETA, LABEL))
 
     def take(self, values: Values, rows: Any) -> dict[str, Any]:
         """The values that belong to some documents; sites without documents as they are."""

@@ -87,6 +87,7 @@ class Answer(Messenger):
         self.calls = 0
         self.theta: Any = None
         self.beta: Any = None
+        self.label: Any = None
         self.coefficients: list[jax.Array] = []
         self.linear = True
 
@@ -94,7 +95,7 @@ class Answer(Messenger):
         if msg["type"] != "draw_words":
             return
         self.calls += 1
-        _, self.theta, self.beta = msg["args"]
+        _, self.theta, self.beta, self.label = msg["args"]
         if callable(self.zbar):
             self.zbar = self.zbar(self.theta)
         msg["value"] = Zbar(self._predictor, self._array)

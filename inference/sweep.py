@@ -42,14 +42,18 @@ class Weights(NamedTuple):
 
 
 def read_weights(reading: Reading, corpus: Documents, y: Any, values: dict, collapsed: bool) -> Weights:
-    """Run the story once to see what it gives to draw_words and what it multiplies zbar with."""
+    """Run the story once to see what it gives to draw_words and what it multiplies zbar with.
+
+    Where topics are a label's, the documents are taken to share the first one's label.
+    """
     answer = Answer(zbar=lambda theta: jnp.zeros_like(theta))
     trace = run(reading.story, corpus, y, values, answer)
     if collapsed:
         proportions = jnp.atleast_2d(concentration(trace[reading.theta]["fn"]))
     else:
         proportions = answer.theta
-    term_topic = jnp.maximum(jnp.pad(answer.beta.T, ((0, 1), (0, 0))), FLOOR)
+    beta = answer.beta if answer.label is None else answer.beta[answer.label[0]]
+    term_topic = jnp.maximum(jnp.pad(beta.T, ((0, 1), (0, 0))), FLOOR)
     return Weights(term_topic, proportions, tuple(answer.coefficients))
 
 

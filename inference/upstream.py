@@ -8,6 +8,7 @@ below: for documents of a few words the probabilities of classes are no better t
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -21,7 +22,7 @@ from .blocks import LabelBlock
 from .expectations import dirichlet_bound
 from .expectations_words import first_gamma, pair_blocks, settle
 from .reading import Reading
-from .running import Answer
+from .running import Answer, run
 from .sweep import mesh_of_devices, read_weights
 
 if TYPE_CHECKING:
@@ -31,12 +32,15 @@ LIMITS = 1e-5, 100  # of an E-step: tolerance and iterations
 
 
 def label_above(reading: Reading, drawn: Collection[str]) -> str | None:
-    """The site of a document's class that words depend on, if there is one and the fit has not drawn it itself.
+    """The site of a document's class that words depend on, if there is one.
 
-    ``reading`` is of documents without responses.
+    ``reading`` is of documents without responses. Where all words of a document have one topic, a class that the fit has
+    ``drawn`` itself is that topic.
     """
     for name in reading.latent:
-        if name in drawn or name in reading.below or not LabelBlock.recognise(reading, name):
+        if name in reading.below or not LabelBlock.recognise(reading, name):
+            continue
+        if name in drawn and not reading.has_words:
             continue
         if reading.children([name]) - {name} or reading.drives_words([name]):
             return name
@@ -92,8 +96,46 @@ class ClassPosterior:
         return shares, None if proportions is None else np.einsum("dc,cdk->dk", shares, proportions)
 
     def part(self, key: jax.Array, values: dict, repeats: int) -> dict[str, dict]:
-        """The response at given values, as :func:`.prediction.as_prediction` wants it."""
+        """The response at given values, as :func:`.prediction.as_prediction` wants it.
+
+        It is the class itself, or where the fit has never seen classes what else they generate.
+        """
         shares, _ = self(values)
+        if self.site in self.folding.fit.sites:
+            return jax.tree.map(
+                np.asarray, self._generated(self.folding.corpus, values, key, jnp.asarray(shares), repeats)
+            )
         draws = jax.random.categorical(key, jnp.log(shares), shape=(repeats, len(shares)))
         told = {"draw": np.asarray(draws), "mean": shares @ self.classes, "probabilities": shares}
         return {self.site: told}
+
+    @cached_property
+    def generated(self) -> list[str]:
+        """Sites of documents beside theta that depend on the class, and that nothing reads."""
+        reading, known = self.reading, {self.site, self.reading.theta, *self.folding.fit.sites}
+        return [name for name in sorted(reading.children([self.site]) - known) if reading.children([name]) == {name}]
+
+    @cached_property
+    def _generated(self) -> Any:
+        def respond(corpus: Any, values: dict, key: jax.Array, shares: jax.Array, repeats: int) -> dict[str, dict]:
+            def once(key: jax.Array, label: jax.Array) -> dict:
+                given = {**values, self.site: label}
+                return run(self.reading.story, corpus, None, given, Answer(lambda theta: theta), key=key, prior=True)
+
+            def drawn(key: jax.Array) -> dict:
+                label_key, key = jax.random.split(key)
+                label = jax.random.categorical(label_key, jnp.log(shares))
+                return {name: once(key, label)[name]["value"] for name in self.generated}
+
+            def means(label: jax.Array) -> dict:
+                trace = once(key, jnp.full(len(self.lengths), label))
+                return {name: trace[name]["fn"].mean for name in self.generated}
+
+            draws = jax.vmap(drawn)(jax.random.split(key, repeats))
+            of_classes = jax.lax.map(means, jnp.asarray(self.classes))
+            return {
+                name: {"draw": draws[name], "mean": jnp.einsum("dc,cd...->d...", shares, of_classes[name])}
+                for name in self.generated
+            }
+
+        return jax.jit(respond, static_argnums=4)

@@ -3,6 +3,7 @@
 The engine reads the story and takes the form that fits:
 
 * words alone: a Dirichlet theta for each document, Dirichlet topics (:mod:`.expectations_words`);
+* the same with topics of a label, which is observed or latent (:mod:`.expectations_labels`);
 * words and any response of one ``zbar @ eta`` (:mod:`.expectations_general`), or token by token for a normal one with mean
   ``zbar @ eta`` (:mod:`.expectations_normal`);
 * words and a margin of ``zbar @ eta`` (:mod:`.expectations_margin`), with a normal response beside it
@@ -37,11 +38,12 @@ from .expectations import Marginals, Settings
 from .expectations_additive import Bags, has_sparse_prior
 from .expectations_enumerated import Enumerated
 from .expectations_general import GlmWords
+from .expectations_labels import LatentLabels
 from .expectations_margin import MarginWords, is_margin
 from .expectations_margin_normal import MarginNormalWords
 from .expectations_normal import NormalWords
 from .expectations_words import Words, fold_in
-from .reading import Reading, read
+from .reading import LABEL, Reading, read
 
 __all__ = ["fold_in", "vem"]
 
@@ -163,7 +165,7 @@ def _form(reading: Reading, settings: Settings, order: str) -> Form:
             return Bags(reading, settings)
         return Enumerated(reading, settings)
     if not reading.below:
-        return Words(reading, settings)
+        return (LatentLabels if reading.parents.get(LABEL) else Words)(reading, settings)
     if is_margin(reading):
         return (MarginWords if len(reading.below) == 1 else MarginNormalWords)(reading, settings)
     return NormalWords(reading, settings) if order == "sequential" else GlmWords(reading, settings)

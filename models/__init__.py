@@ -3,7 +3,7 @@
 if not __name__.startswith("topiczoo."):
     raise ImportError(f"Import topiczoo.{__name__}; plain {__name__} would be a second copy of it.")
 
-from .additive import DEVIATIONS, background, sage_nb, sage_topics, share_of_zeros
+from .additive import DEVIATIONS, background, sage_facets, sage_geo, sage_nb, sage_topics, share_of_zeros
 from .categorical_mixture import mixture
 from .discriminative import disclda
 from .distributions import NormalJeffreys
@@ -11,6 +11,7 @@ from .generalised import slda_glm
 from .latent_dirichlet import lda
 from .margins import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgainstAll
 from .max_margin import medlda
+from .regions import find_regions
 from .responses import RESPONSES
 from .sparse import COEFFICIENTS, sstm
 from .supervised import slda
@@ -18,6 +19,6 @@ from .vocabulary import draw_bags, draw_words
 
 __all__ = [
     "COEFFICIENTS", "DEVIATIONS", "RESPONSES", "EpsilonInsensitive", "Hinge", "MultiClassHinge", "NormalJeffreys",
-    "OneAgainstAll", "background", "disclda", "draw_bags", "draw_words", "lda", "medlda", "mixture", "sage_nb",
-    "sage_topics", "share_of_zeros", "slda", "slda_glm", "sstm",
+    "OneAgainstAll", "background", "disclda", "draw_bags", "draw_words", "find_regions", "lda", "medlda", "mixture",
+    "sage_facets", "sage_geo", "sage_nb", "sage_topics", "share_of_zeros", "slda", "slda_glm", "sstm",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from .arguments import BadArgument, check_choice, check_positive
 from .distributions import NormalJeffreys
 from .vocabulary import draw_bags, draw_words
 
-__all__ = ["DEVIATIONS", "background", "sage_nb", "sage_topics", "share_of_zeros"]
+__all__ = ["DEVIATIONS", "background", "sage_facets", "sage_geo", "sage_nb", "sage_topics", "share_of_zeros"]
 
 DEVIATIONS = {"jeffreys": lambda scale: NormalJeffreys(), "laplace": lambda scale: dist.Laplace(0, scale)}
 
@@ -56,8 +56,88 @@ def sage_topics(corpus, *, background, num_topics=20, alpha=0.1, prior="jeffreys
     draw_words(corpus, theta, beta)
 
 
+def sage_facets(corpus, y=None, *, background, outputs, num_topics=20, alpha=0.1, prior="jeffreys", scale=3.0):
+    """y_d ~ Cat(1 / J);  theta_d ~ Dir(alpha);  beta_jk = softmax(background + topic_k + label_j + joint_jk);
+
+    z_dn ~ Cat(theta_d);  w_dn ~ Cat(beta_{y_d, z_dn}), with deviations topic_ki, label_ji, joint_jki ~ prior.
+
+    ============  ===============  =========================================
+    argument      symbol           in Eisenstein, Ahmed & Xing (2011)
+    ============  ===============  =========================================
+    background    m                log frequencies of terms, ``models.background(corpus)``
+    outputs       A                number of labels
+    num_topics    K                number of topics
+    alpha         alpha            Dirichlet prior of a document's proportions; one number, or one a topic
+    prior         p(eta)           of a term's deviation: "jeffreys", 1 / abs(eta), or "laplace"
+    scale         1/sqrt(2 gamma)  of "laplace"
+    ============  ===============  =========================================
+
+    The sites topic_deviation, label_deviation and joint_deviation are eta^(T), eta^(A) and eta^(I).
+    """
+    beta = _facets(outputs, num_topics, corpus, background, prior, scale)
+    with numpyro.plate("documents", corpus.num_documents):
+        y = numpyro.sample("y", dist.Categorical(jnp.full(outputs, 1 / outputs)), obs=y)
+        theta = numpyro.sample("theta", dist.Dirichlet(jnp.full(num_topics, alpha)))
+    draw_words(corpus, theta, beta, label=y)
+
+
+def sage_geo(corpus, y=None, *, background, centres, num_topics=5, alpha=0.1, prior="jeffreys", scale=3.0, wide=1.0):
+    """share ~ Dir(1);  centre_r ~ N(centres_r, wide);  spread_r ~ LogN(log wide, 1);  region_d ~ Cat(share);
+
+    y_d ~ N(centre_r, spread_r) and w_dn ~ Cat(beta_{r, z_dn}) with r = region_d, z_dn ~ Cat(theta_d), theta_d ~ Dir(alpha);
+    beta_rk = softmax(background + topic_k + label_r + joint_rk), deviations as in ``sage_facets``.
+
+    ============  ===============  =========================================
+    argument      symbol           in Eisenstein, Ahmed & Xing (2011)
+    ============  ===============  =========================================
+    background    m                log frequencies of terms, ``models.background(corpus)``
+    centres       (none)           about where regions lie, [regions, 2], e.g. ``models.find_regions(y)``
+    num_topics    K                number of topics
+    alpha         alpha            Dirichlet prior of a document's proportions; one number, or one a topic
+    prior, scale  p(eta)           of a term's deviation, as in ``sage_facets``
+    wide          (none)           how far, in the unit of y, documents lie from their region's centre, about
+    ============  ===============  =========================================
+
+    y holds coordinates, [documents, 2]. A document's region is latent and says both where it was written and how.
+    """
+    check_positive(wide=wide)
+    centres = jnp.asarray(centres)
+    num_regions = len(centres)
+    beta = _facets(num_regions, num_topics, corpus, background, prior, scale)
+    share = numpyro.sample("share", dist.Dirichlet(jnp.ones(num_regions)))
+    with numpyro.plate("regions", num_regions):
+        centre = numpyro.sample("centre", dist.Normal(centres, wide).to_event(1))
+        spread = numpyro.sample("spread", dist.LogNormal(jnp.log(wide), 1.0).expand([centres.shape[1]]).to_event(1))
+    with numpyro.plate("documents", corpus.num_documents):
+        region = numpyro.sample("region", dist.Categorical(share))
+        numpyro.sample("y", dist.Normal(centre[region], spread[region]).to_event(1), obs=y)
+        theta = numpyro.sample("theta", dist.Dirichlet(jnp.full(num_topics, alpha)))
+    draw_words(corpus, theta, beta, label=region)
+
+
 def _components(plate, number, corpus, background, prior, scale):
     """beta [components, terms]: deviations drawn term by term and added to the background."""
+    background, deviations = _checked(corpus, background, prior, scale)
+    with numpyro.plate(plate, number):
+        deviation = numpyro.sample("deviation", deviations)
+    return jax.nn.softmax(background + deviation)
+
+
+def _facets(num_labels, num_topics, corpus, background, prior, scale):
+    """beta [labels, topics, terms]: deviations of topics, of labels and of both, added to the background."""
+    background, deviations = _checked(corpus, background, prior, scale)
+    topics, labels = numpyro.plate("topics", num_topics, dim=-1), numpyro.plate("labels", num_labels, dim=-2)
+    with topics:
+        topic = numpyro.sample("topic_deviation", deviations)  # [topics, terms]
+    with labels:
+        label = numpyro.sample("label_deviation", deviations)  # [labels, 1, terms]
+    with topics, labels:
+        joint = numpyro.sample("joint_deviation", deviations)  # [labels, topics, terms]
+    return jax.nn.softmax(background + topic + label + joint)
+
+
+def _checked(corpus, background, prior, scale):
+    """The background, and the prior of the deviations of a component."""
     check_choice("prior", prior, DEVIATIONS)
     check_positive(scale=scale)
     background = jnp.asarray(background)
@@ -65,9 +145,7 @@ def _components(plate, number, corpus, background, prior, scale):
         raise BadArgument(
             f"background has shape {background.shape} for {corpus.num_terms} terms; give models.background(corpus)."
         )
-    with numpyro.plate(plate, number):
-        deviation = numpyro.sample("deviation", DEVIATIONS[prior](scale).expand([corpus.num_terms]).to_event(1))
-    return jax.nn.softmax(background + deviation)
+    return background, DEVIATIONS[prior](scale).expand([corpus.num_terms]).to_event(1)
 
 
 def background(corpus, smoothing=0.5):

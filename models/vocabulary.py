@@ -5,14 +5,15 @@ A story is a NumPyro function ``story(corpus, y=None, *, ...)``. It draws topics
 
 ``zbar = draw_words(corpus, theta, beta)``
     every word has its own topic z_dn ~ Cat(theta_d), and w_dn ~ Cat(beta_{z_dn}). The value is zbar, the
-    documents' mean topic indicators; ``zbar @ eta`` is the linear predictor of a response.
+    documents' mean topic indicators; ``zbar @ eta`` is the linear predictor of a response. With ``label=y`` topics
+    are those of a document's label, w_dn ~ Cat(beta_{y_d, z_dn}).
 ``draw_bags(corpus, z, beta)``
     all words of document d come from the one topic z_d.
 
 The handlers' contract
 ----------------------
 ``draw_words`` is a NumPyro primitive: it sends a message of type ``"draw_words"`` with arguments ``(corpus, theta,
-beta)`` up the handler stack, and any ``Messenger`` may answer it by setting the message's value:
+beta, label)`` up the handler stack, and any ``Messenger`` may answer it by setting the message's value:
 
 * nobody answers: sample sites ``z`` and ``w`` in a plate over tokens, zbar a [documents, topics] array. This is the
   story's explicit joint density, the reference every engine is tested against;
@@ -37,7 +38,7 @@ from numpyro.primitives import _PYRO_STACK, apply_stack
 __all__ = ["BagOfWords", "Zbar", "draw_bags", "draw_words"]
 
 
-def draw_words(corpus: Any, theta: jax.Array, beta: jax.Array) -> Any:
+def draw_words(corpus: Any, theta: jax.Array, beta: jax.Array, label: Any = None) -> Any:
     """z_dn ~ Cat(theta_d), w_dn ~ Cat(beta_{z_dn}) for every word of the corpus; returns zbar.
 
     Parameters
@@ -47,22 +48,28 @@ def draw_words(corpus: Any, theta: jax.Array, beta: jax.Array) -> Any:
     theta
         Topic proportions, [documents, topics].
     beta
-        Topics, [topics, terms].
+        Topics, [topics, terms]; with a label [labels, topics, terms].
+    label
+        The label of each document, counted from 0, [documents]: w_dn ~ Cat(beta_{label_d, z_dn}).
     """
     if any(isinstance(handler, numpyro.plate) for handler in _PYRO_STACK):
         raise ValueError("draw_words was called inside a plate; call it outside: tokens have a plate of their own.")
-    expected = (corpus.num_documents, beta.shape[0]), (theta.shape[-1], corpus.num_terms)
-    if (theta.shape, beta.shape) != expected:
+    expected = (corpus.num_documents, theta.shape[-1]), (theta.shape[-1], corpus.num_terms)
+    if (theta.shape, beta.shape[-2:]) != expected or beta.ndim != (2 if label is None else 3):
         raise ValueError(
             f"draw_words got theta of shape {theta.shape} and beta of shape {beta.shape}; give theta as "
-            f"[documents, topics] with {corpus.num_documents} documents and beta as [topics, terms] with "
-            f"{corpus.num_terms} terms."
+            f"[documents, topics] with {corpus.num_documents} documents and beta as [topics, terms], with a label as "
+            f"[labels, topics, terms], with {corpus.num_terms} terms."
+        )
+    if label is not None and jnp.shape(label) != (corpus.num_documents,):
+        raise ValueError(
+            f"draw_words got a label of shape {jnp.shape(label)}; give one label a document, ({corpus.num_documents},)."
         )
     message = {
         "type": "draw_words",
         "name": "draw_words",
         "fn": _draw_tokens,
-        "args": (corpus, theta, beta),
+        "args": (corpus, theta, beta, None if label is None else jnp.asarray(label, int)),
         "kwargs": {},
         "value": None,
         "scale": None,
@@ -73,12 +80,12 @@ def draw_words(corpus: Any, theta: jax.Array, beta: jax.Array) -> Any:
     return apply_stack(message)["value"]
 
 
-def _draw_tokens(corpus: Any, theta: jax.Array, beta: jax.Array) -> jax.Array:
+def _draw_tokens(corpus: Any, theta: jax.Array, beta: jax.Array, label: Any) -> jax.Array:
     """The reading of ``draw_words`` when no handler answers: explicit z and w for every token."""
     documents, terms = corpus.tokens()
     with numpyro.plate("tokens", len(documents)):
         z = numpyro.sample("z", dist.Categorical(theta[documents]))
-        numpyro.sample("w", dist.Categorical(beta[z]), obs=terms)
+        numpyro.sample("w", dist.Categorical(beta[z] if label is None else beta[label[documents], z]), obs=terms)
     counts = jnp.zeros(theta.shape).at[documents, z].add(1.0)
     return counts / jnp.maximum(counts.sum(-1, keepdims=True), 1.0)
 

@@ -262,5 +262,5 @@ def test_wrong_arguments_are_named(wrong, words):
 def test_the_background_and_the_start():
     corpus = Corpus.from_counts(np.array([[3, 0, 1], [0, 0, 4]]))
     np.testing.assert_allclose(np.exp(background(corpus)), np.array([3.5, 0.5, 5.5]) / 9.5, rtol=1e-5)
-    start = first_deviation(jnp.array([[8.0, 2.0, 0.0]]), jnp.log(jnp.array([0.4, 0.4, 0.2])))
+    start = first_deviation(jnp.array([[8.0, 2.0, 0.0]]), jnp.log(jnp.array([[0.4, 0.4, 0.2]])), None, 1)
     np.testing.assert_allclose(start, [[np.log(2), 0, 0]], rtol=1e-5)
