@@ -125,7 +125,10 @@ def table(found):
     ]  # fmt: skip
     parts.append(table_of("SAGE, pair by pair", [f"K = {k}" for k in pairs.columns] + list(WORDS), rows))
     columns = [(f"zeros {facet}", ".3f", f"zeros of {facet} deviations") for facet in FACETS]
-    columns += [("largest fall", ".1e", "largest fall of the bound, of itself"), ("training", ".0f", "training, seconds")]
+    columns += [
+        ("largest fall", ".1e", "largest fall of the bound, of itself"),
+        ("training", ".0f", "training, seconds"),
+    ]
     return "\n\n".join(parts + [part(*column) for column in columns])
 
 

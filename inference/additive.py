@@ -110,7 +110,7 @@ def direction(deviation: jax.Array, counts: jax.Array, beta: jax.Array, weight: 
     weight = jnp.maximum(weight, jnp.abs(gradient) / FARTHEST - total * beta)
     diagonal = total * beta + weight
     own, shared = gradient / diagonal, beta / diagonal
-    left = (shared * weight).sum(-1, keepdims=True)
+    left = jnp.maximum((shared * weight).sum(-1, keepdims=True), 1e-30)  # 0 for a component that is in no sum
     return own + total * shared * (beta * own).sum(-1, keepdims=True) / left
 
 

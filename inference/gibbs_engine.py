@@ -220,6 +220,11 @@ def choose_blocks(
     reading: Reading, *, mesh: Mesh | None = None, draw_theta: bool = True, collapse: str = "proportions"
 ) -> Plan:
     """Find for every latent site the best block that serves it exactly."""
+    if reading.has_words and reading.has_labels:
+        raise ValueError(
+            f"gibbs draws topics that all documents share, and in the story {reading.story.name!r} each label has its own; "
+            "use vem, svi or nuts."
+        )
     small = few(reading)
     continuous = [name for name, site in reading.latent.items() if not site.discrete]
     discrete = [name for name, site in reading.latent.items() if site.discrete]
