@@ -1,0 +1,184 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Words of a label, words of a topic, and words of both
+#
+# A topic of LDA is a whole distribution over the vocabulary: it learns anew how often people say "the". SAGE (Eisenstein,
+# Ahmed & Xing 2011) learns only how a topic or a label *deviates* from the background, in log-frequencies, and for most
+# terms the deviation is exactly 0. Deviations add up, so that a word may be said because of the topic, because of the label,
+# or because of both, without a switch for each word.
+
+# %%
+import jax
+import jax.numpy as jnp
+import matplotlib.pyplot as plt
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pandas as pd
+from sklearn.naive_bayes import MultinomialNB
+
+from topiczoo import corpora, inference, models
+from topiczoo.models import NormalJeffreys, draw_words
+
+quiet = {"progress_bar": False}
+corpus, stars = corpora.load_reviews()
+mood = np.where(stars > np.median(stars), "pleased", "cross")
+train, test = np.arange(300), np.arange(300, len(corpus))
+background = models.background(corpus[train])
+print(f"{len(corpus)} reviews, {corpus.num_terms} terms; no stop words are left out")
+
+# %% [markdown]
+# ## 1. Words of a label
+#
+# `sage_nb` is naive Bayes: a class has a deviation for each term. The prior of a deviation is 1 / |deviation|, which has no
+# parameter to choose and pulls small deviations to 0.
+
+# %%
+labels = inference.vem(models.sage_nb, corpus[train], mood[train], background=background, outputs=2, **quiet)
+told = labels.predict(corpus[test], rule="plug-in")
+print(f"{models.share_of_zeros(labels.means['deviation']):.0%} of the deviations are 0")
+print(f"right: {np.mean(told.label == mood[test]):.3f}")
+labels.deviations("deviation", 8).pivot(index="rank", columns="label", values="term")
+
+# %% [markdown]
+# With few reviews to learn from, what matters is how terms are treated that were seen once or twice. Beside it naive Bayes
+# with three fixed amounts of smoothing; which of them is right depends on how much there is to learn from, and the prior
+# above had nothing to choose.
+
+# %%
+rng, rows = np.random.default_rng(0), {}
+for size in (20, 50, 150, 300):
+    some = rng.permutation(train)[:size]
+    few = models.background(corpus[some])
+    fit = inference.vem(models.sage_nb, corpus[some], mood[some], background=few, outputs=2, **quiet)
+    rows[size] = {"SAGE": np.mean(fit.predict(corpus[test], rule="plug-in").label == mood[test])}
+    for smoothing in (0.01, 0.1, 1.0):
+        naive = MultinomialNB(alpha=smoothing, fit_prior=False).fit(corpus[some].counts, mood[some])
+        rows[size][f"naive Bayes + {smoothing}"] = naive.score(corpus[test].counts, mood[test])
+pd.DataFrame(rows).T.rename_axis("reviews").round(3)
+
+# %% [markdown]
+# ## 2. Words of a topic
+#
+# `sage_topics` is LDA with deviations in the place of topics. LDA's topics all begin with the same words; those of SAGE are
+# shown by their deviations, which these words do not have.
+
+# %%
+sizes = {"num_topics": 5, "seed": 3, "num_iterations": 100, **quiet}
+plain = inference.vem(models.lda, corpus[train], **sizes)
+topics = inference.vem(models.sage_topics, corpus[train], background=background, **sizes)
+pd.DataFrame({
+    "LDA": plain.topics(6).groupby("topic")["term"].agg(" ".join),
+    "SAGE": topics.deviations("deviation", 6).groupby("topic")["term"].agg(" ".join),
+})  # fmt: skip
+
+# %% [markdown]
+# ## 3. Words of both
+#
+# `sage_facets` has both, and a third kind of deviation for each pair of topic and label. Reviews speak of sides of a visit
+# (topics) in a mood (label); how one is cross about the bill is not how one is cross about the soup.
+
+# %%
+facets = inference.vem(models.sage_facets, corpus[train], mood[train], background=background, outputs=2, **sizes)
+names = {"of the topic": "topic_deviation", "of both": "joint_deviation"}
+joint = facets.deviations("joint_deviation", 4).pivot_table(
+    index="topic", columns="label", values="term", aggfunc=" ".join
+)
+pd.concat({
+    "topic": facets.deviations("topic_deviation", 5).groupby("topic")["term"].agg(" ".join),
+    **{f"topic and {label}": joint[label] for label in joint},
+}, axis=1)  # fmt: skip
+
+# %%
+facets.deviations("label_deviation", 8).pivot(index="rank", columns="label", values="term")
+
+# %% [markdown]
+# How many terms deviate at all? Few, and the finer the facet, the fewer. A side is told from the words of a new review by
+# Bayes' rule, with its topics unknown.
+
+# %%
+fig, axis = plt.subplots(figsize=(6, 2.6))
+for name in ("topic", "label", "joint"):
+    size = np.sort(np.abs(facets.means[f"{name}_deviation"]).ravel())[::-1]
+    axis.plot(np.arange(1, len(size) + 1) / len(size), size, label=f"{name}: {np.mean(size < 1e-3):.0%} are 0")
+axis.set(xlabel="share of the deviations, largest first", ylabel="|deviation|", xlim=(0, 1))
+axis.legend()
+print(f"right: {np.mean(facets.predict(corpus[test], rule='plug-in').label == mood[test]):.3f}")
+
+# %% [markdown]
+# ## 4. Edit the story
+#
+# Without interactions the story is shorter by a line. `draw_words` takes the label and topics of each label; the engine
+# finds out by itself what is added to what.
+
+
+# %%
+def topics_and_labels(corpus, y=None, *, background, outputs, num_topics=5):
+    deviations = NormalJeffreys().expand([corpus.num_terms]).to_event(1)
+    with numpyro.plate("topics", num_topics, dim=-1):
+        topic = numpyro.sample("topic_deviation", deviations)
+    with numpyro.plate("labels", outputs, dim=-2):
+        label = numpyro.sample("label_deviation", deviations)
+    with numpyro.plate("documents", corpus.num_documents):
+        y = numpyro.sample("y", dist.Categorical(jnp.full(outputs, 1 / outputs)), obs=y)
+        theta = numpyro.sample("theta", dist.Dirichlet(jnp.full(num_topics, 0.1)))
+    draw_words(corpus, theta, jax.nn.softmax(background + topic + label), label=y)
+
+
+shorter = inference.vem(topics_and_labels, corpus[train], mood[train], background=background, outputs=2, **sizes)
+pd.DataFrame({
+    name: {
+        "bound": fit.info["bound"][-1],
+        "right": np.mean(fit.predict(corpus[test], rule="plug-in").label == mood[test]),
+        "deviations that are not 0": sum(
+            np.sum(np.abs(value) >= 1e-3) for site, value in fit.means.items() if site.endswith("deviation")
+        ),
+    }
+    for name, fit in (("with interactions", facets), ("without", shorter))
+}).round(3)  # fmt: skip
+
+# %% [markdown]
+# ## 5. How sure is a deviation?
+#
+# The fits above are point estimates. Under 1 / |deviation| there is nothing else: the posterior is improper at 0, and the
+# engines that draw from it say so.
+
+# %%
+try:
+    inference.nuts(models.sage_nb, corpus[train], mood[train], background=background, outputs=2)
+except ValueError as refusal:
+    print(refusal)
+
+# %% [markdown]
+# Under a Laplace prior there is a posterior. On the 40 most frequent terms:
+
+# %%
+often = np.argsort(-np.asarray(corpus[train].counts.sum(0)).ravel())[:40]
+small = corpora.Corpus.from_counts(corpus[train].counts[:, often], corpus.vocabulary[often])
+story = {"background": models.background(small), "outputs": 2, "prior": "laplace", "scale": 0.5}
+drawn = inference.nuts(models.sage_nb, small, mood[train], num_warmup=300, num_samples=300, **story, **quiet)
+mode = inference.vem(models.sage_nb, small, mood[train], **story, **quiet).means["deviation"][0]
+gap = drawn.draws["deviation"][:, :, 1] - drawn.draws["deviation"][:, :, 0]
+low, middle, high = np.quantile(gap, [0.05, 0.5, 0.95], axis=(0, 1))
+order = np.argsort(middle)
+fig, axis = plt.subplots(figsize=(5, 7))
+axis.hlines(np.arange(40), low[order], high[order], color="0.6", label="90% of the draws")
+axis.plot((mode[1] - mode[0])[order], np.arange(40), ".", label="estimate of vem")
+axis.set(yticks=np.arange(40), yticklabels=small.vocabulary[order], xlabel="pleased − cross, log-frequency")
+axis.axvline(0, color="0.8", zorder=0)
+axis.legend()
+plt.show()
+
+# %% [markdown]
+# Most of the intervals hold 0: a point estimate alone would have said more than 300 reviews tell.
