@@ -5,8 +5,8 @@
     python benchmarks/additive_facets.py --from FILE [FILE ...] --write
 
 A pair of blogs, one of each side, is left out: (first, first), (second, second), (third, third) of each side by name, so
-that each blog is left out once. The corpus is a sample of 5000 posts, 2632 terms, of the 20,827 posts and 8284 terms that the
-paper has, and is not part of the project (--data FOLDER).
+that each blog is left out once. The corpus is a sample of 5000 posts and 2632 terms of the paper's 20,827 and 8284, and
+is not part of the project (--data FOLDER).
 
 facets: topics, sides and their interactions, deviations under the Jeffreys prior, by variational EM with alpha fitted; the
 side of a post by Bayes' rule. "no joint": the same without interactions, a story of this file. words: a linear SVM on

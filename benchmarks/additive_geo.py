@@ -1,18 +1,18 @@
-"""Where authors write from, by a latent region that generates words and coordinates (Eisenstein, Ahmed & Xing 2011, table 1).
+"""Where authors write from: a latent region generates words and coordinates (Eisenstein, Ahmed & Xing 2011, table 1).
 
     python benchmarks/additive_geo.py --into FILE                          # parts in FILE are not run again
     python benchmarks/additive_geo.py --methods sage --topics 1,5 --regions 0,12 --seeds 0 --into FILE
     python benchmarks/additive_geo.py --from FILE [FILE ...] --write
 
-GeoText's authors: of the published parts `dev` is for training and `test` for testing. The paper trains on a part that is not
-available and four times as large, so its figures (median 501 km, mean 845 km) are not to be compared. With --validate four
-fifths of `dev` are for training and the rest for testing: numbers of topics and regions were chosen so. The corpus is not
-part of the project (--data FOLDER).
+GeoText's authors: of the published parts `dev` is for training and `test` for testing. The paper trains on a third part,
+which is not available and larger than both, so its figures (median 501 km, mean 845 km) are not to be compared. With --validate
+four fifths of `dev` are for training and the rest for testing: numbers of topics and regions were chosen so. The corpus is
+not part of the project (--data FOLDER).
 
-sage: topics, regions and their interactions under the Jeffreys prior, by variational EM with alpha fitted; 0 regions: as many
-as a Dirichlet-process mixture finds in the coordinates. A place is told as the mean of its posterior, and as the draw that has
-the least mean distance to all draws. ridge: a text regression, coordinates on log(1 + count) of words, its penalty by
-leave-one-out; "mean place": of the training authors.
+sage: topics, regions and their interactions under the Jeffreys prior, by variational EM with alpha fitted; 0 regions: as
+many as a Dirichlet-process mixture finds in the coordinates. A place is told as the mean of its posterior, and as the draw
+that has the least mean distance to all draws. ridge: a text regression, coordinates on log(1 + count) of words, its
+penalty by leave-one-out; "mean place": of the training authors.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def sage(data, topics, regions, seed):
         **errors(told.mean, places[test]), **errors(nearest_draw(told.draws), places[test], ", nearest draw"),
         "found": len(centres), "training": trained - began, "test": time.perf_counter() - trained,
         "largest fall": float((-np.diff(bound) / np.abs(bound[1:])).max(initial=0.0)),
-        **{f"zeros {facet}": models.share_of_zeros(fit.means[f"{facet}_deviation"]) for facet in ("topic", "label", "joint")},
+        **{f"zeros {name}": models.share_of_zeros(fit.means[f"{name}_deviation"]) for name in ("topic", "label", "joint")},
     }  # fmt: skip
 
 

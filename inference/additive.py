@@ -73,22 +73,23 @@ class JeffreysPenalty:
         return 1.0 / (deviation**2 + WIDTH**2)
 
 
-@jax.tree_util.register_static
+@partial(jax.tree_util.register_dataclass, data_fields=["variance"], meta_fields=[])
 @dataclass(frozen=True)
 class NormalPenalty:
-    """A wide normal prior: what sparse components start under, for 0 is absorbing under the Jeffreys prior.
+    """A normal prior: what sparse components start under, for 0 is absorbing under the Jeffreys prior.
 
-    At a variance of 1 terms said once would start so near to 0 that they end there.
+    Under a wide one terms said once start far from 0 and may stay there, under a narrow one they start so near to 0 that
+    they end there.
     """
 
+    variance: jax.Array | float
     at_zero: ClassVar[float] = 0.0
-    variance: ClassVar[float] = 10.0
 
     def log_prior(self, deviation: jax.Array, step: jax.Array) -> jax.Array:
         return -0.5 * step * (2 * deviation + step) / self.variance
 
     def weight(self, deviation: jax.Array) -> jax.Array:
-        return jnp.full_like(deviation, 1 / self.variance)
+        return jnp.broadcast_to(1 / self.variance, deviation.shape)
 
 
 class Climb(NamedTuple):

@@ -37,6 +37,7 @@ class Settings:
     expectation: str = "sigma points"
     slack: str = "n"
     guarded: bool = True
+    start_variance: float | None = None
 
 
 @dataclass(frozen=True)
@@ -162,8 +163,8 @@ def fit_alpha(alpha: np.ndarray, expected_logs: np.ndarray, num_iterations: int 
     """The alpha [K] that maximises sum_d E[log p(theta_d | alpha)], from E[log theta_d] of shape [D, K].
 
     Newton's method in O(K) steps (Blei, Ng & Jordan 2003, appendix A.2; Minka 2000): the Hessian is a diagonal plus
-    a constant. Steps are halved until the objective rises; topics held at the smallest alpha stand aside. One topic alone has
-    no alpha to find.
+    a constant. Steps are halved until the objective rises; topics held at the smallest alpha stand aside. One topic alone
+    has no alpha to find.
     """
     if len(alpha) == 1:
         return alpha

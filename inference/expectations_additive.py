@@ -33,6 +33,9 @@ START = 20, 1e-6  # Newton steps under the normal prior, and when to end them
 # yet right. To 0 it is a long way under the Laplace prior and a short one under the Jeffreys prior.
 WHOLE: dict[type, Limits] = {JeffreysPenalty: (100, 1e-6), LaplacePenalty: (200, 1e-7)}
 TURN: dict[type, Limits] = {JeffreysPenalty: (1, 0.0), LaplacePenalty: (20, 1e-6)}
+# of the normal prior that deviations start under: where it is told which words are a component's, and where it is latent and
+# words said once are more often another's
+TOLD, LATENT = 10.0, 0.3
 WARM_UP = 10  # turns of EM under the normal prior: a deviation that is 0 early would stay 0
 
 
@@ -60,6 +63,7 @@ class AdditiveSite:
     rest: jax.Array  # log beta at deviations of 0, [..., topics, terms]
     facets: tuple[Facet, ...]
     corpus: Corpus
+    start_variance: float  # of the normal prior that deviations start under
 
     @property
     def name(self) -> str:
@@ -90,7 +94,7 @@ class AdditiveSite:
     def warm(self, counts: np.ndarray, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The optimum under a normal prior."""
         for facet in self._first_facets:
-            state = self._moved(facet, self._flat(counts), state, START, NormalPenalty())
+            state = self._moved(facet, self._flat(counts), state, START, NormalPenalty(self.start_variance))
         return state
 
     def complete(self, counts: np.ndarray, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -107,7 +111,7 @@ class AdditiveSite:
         number = facet.flat(state[facet.name]).shape[0]
         first = first_deviation(expected, self._others(state, facet), facet.owner, number)
         state = {**state, facet.name: np.asarray(first).reshape(facet.shape)}
-        return self._moved(facet, expected, state, START, NormalPenalty())
+        return self._moved(facet, expected, state, START, NormalPenalty(self.start_variance))
 
     def update(
         self, counts: np.ndarray, state: dict[str, np.ndarray], limits: Limits | None = None
@@ -238,7 +242,9 @@ def _additive(
         own = np.array_equal(owner, np.arange(len(flat(tried))))
         facets.append(Facet(name, shape, None if own else owner, penalties[name]))
     facets.sort(key=lambda facet: int(np.prod(facet.shape[:-1])))
-    site = AdditiveSite(rest, tuple(facets), reading.corpus)
+    told = not any(site.discrete for site in reading.latent.values()) and not reading.has_words
+    variance = settings.start_variance or (TOLD if told else LATENT)
+    site = AdditiveSite(rest, tuple(facets), reading.corpus, variance)
     for _ in range(2):
         values = {name: some(shape) for name, shape in shapes.items()}
         if not np.allclose(log_beta(values), site.log_mean({n: np.asarray(v) for n, v in values.items()}), atol=1e-3):

@@ -76,6 +76,7 @@ def vem(
     expectation: str = "sigma points",
     slack: str = "n",
     guarded: bool = True,
+    start_variance: float | None = None,
     num_iterations: int = 200,
     tolerance: float = 1e-4,
     e_tolerance: float = 1e-4,
@@ -112,6 +113,10 @@ def vem(
     guarded
         Whether topics of documents with a margin move by steps that serve the objective. False: by the paper's whole step,
         which may raise it.
+    start_variance
+        Of the normal prior that sparse deviations start under before the story's own takes over. Under the Jeffreys prior,
+        where 0 is absorbing, it decides how many end at 0: a smaller one leaves fewer away from it. None: 10 where labels
+        tell which words are a component's, 0.3 where topics or labels are latent.
     num_iterations, tolerance
         EM ends when the bound's relative change falls below ``tolerance``, or after so many iterations.
     e_iterations, e_tolerance
@@ -131,10 +136,14 @@ def vem(
     for name, value in (("num_iterations", num_iterations), ("e_iterations", e_iterations), ("num_draws", num_draws)):
         if value < 1:
             raise ValueError(f"{name} is {value!r}; give a whole number of at least 1.")
+    if start_variance is not None and not start_variance > 0:
+        raise ValueError(f"start_variance is {start_variance!r}; give a positive number, or None.")
     from .fit import Fit
 
     reading = read(story, corpus, y, arguments)
-    settings = Settings(topics, point, estimate_alpha, e_tolerance, e_iterations, start, expectation, slack, guarded)
+    settings = Settings(
+        topics, point, estimate_alpha, e_tolerance, e_iterations, start, expectation, slack, guarded, start_variance
+    )
     form = _form(reading, settings, order)
     rng = np.random.default_rng(seed)
     state, info = _ascend(form, form.start(rng), reading, num_iterations, tolerance, progress_bar)

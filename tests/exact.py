@@ -64,7 +64,7 @@ class Exact:
 
         return jax.nn.logsumexp(jax.vmap(one)(self.every_z))
 
-    def by_nuts(self, num_samples=1500, seed=1):
+    def by_nuts(self, num_samples=800, seed=1):
         """Draws [chain, draw, ...]."""
 
         def model():
@@ -73,7 +73,7 @@ class Exact:
             numpyro.factor("all", self.log_likelihood({name: trace[name]["value"] for name in self.sites}))
 
         kernel = NUTS(model, target_accept_prob=0.9)
-        settings = {"num_warmup": 700, "num_chains": 2, "chain_method": "vectorized", "progress_bar": False}
+        settings = {"num_warmup": 400, "num_chains": 2, "chain_method": "vectorized", "progress_bar": False}
         mcmc = MCMC(kernel, num_samples=num_samples, **settings)
         mcmc.run(jax.random.key(seed))
         draws = mcmc.get_samples(group_by_chain=True)

@@ -175,6 +175,16 @@ def test_corners_stay_finite_and_no_word_vetoes_a_class(arguments):
         np.testing.assert_allclose(one_word, 1 / 3, atol=0.01)
 
 
+def test_a_narrow_start_leaves_fewer_deviations():
+    zeros = [
+        share_of_zeros(inference.vem(sage_nb, CORPUS, Y, **GIVEN, start_variance=width, **QUIET).means["deviation"])
+        for width in (30.0, 0.1)
+    ]
+    assert zeros[0] < zeros[1]
+    with pytest.raises(ValueError, match="start_variance is 0; give a positive number, or None"):
+        inference.vem(sage_nb, CORPUS, Y, **GIVEN, start_variance=0)
+
+
 def test_equal_classes_do_not_deviate():
     fit, _ = corner([[30, 20, 10]] * 6, [0, 1, 0, 1, 0, 1])
     assert share_of_zeros(fit.means["deviation"][0]) == 1

@@ -26,7 +26,7 @@ def gibbs(story, corpus, y=None, **arguments):
 CASES = [
     (models.lda, PRIORS),
     (models.mixture, PRIORS),
-    (models.slda, PRIORS),
+    pytest.param(models.slda, PRIORS, marks=pytest.mark.slow),
     (stories.student_t, {}),
     (stories.poisson, {}),
     *(

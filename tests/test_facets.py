@@ -184,7 +184,7 @@ def test_the_hessian_of_several_sums_is_bounded_by_a_definite_one():
         np.testing.assert_allclose(found[0], np.linalg.solve(ours, gradient), rtol=2e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("penalty", [NormalPenalty(), LaplacePenalty(jnp.float32(0.5))], ids=["normal", "laplace"])
+@pytest.mark.parametrize("penalty", [NormalPenalty(10.0), LaplacePenalty(jnp.float32(0.5))], ids=["normal", "laplace"])
 def test_newton_ends_at_the_optimum_of_all_sums(penalty):
     counts, rest, owner = several_sums()
     parts = (jnp.asarray(part, jnp.float32) for part in (np.full((2, 12), 0.3), counts, rest))

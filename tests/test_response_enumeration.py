@@ -124,7 +124,7 @@ def exact(name, num_draws=100_000, chunk=5_000, seed=1):
 def gibbs(name):
     """The same quantities of draws."""
     fit = inference.gibbs(
-        slda_glm, CORPUS, np.array(CASES[name][0], float), num_warmup=300, num_samples=10_000, num_chains=2, seed=3,
+        slda_glm, CORPUS, np.array(CASES[name][0], float), num_warmup=300, num_samples=6_000, num_chains=2, seed=3,
         progress_bar=False, **arguments(name),
     )  # fmt: skip
     draws = {site: value for site, value in fit.draws.items() if site != "z"}

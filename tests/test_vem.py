@@ -328,10 +328,10 @@ def test_a_supervised_fit_predicts_its_response_and_repeats_itself():
     assert np.ptp(fit.draws["eta"], axis=1).max() == 0
     np.testing.assert_allclose(fit.draws["beta"].mean(1), fit.means["beta"], atol=0.05)
 
-    again, other = (vem(slda, CORPUS, SOME_Y, seed=seed, **options) for seed in (1, 2))
-    assert again.info["bound"] == fit.info["bound"]
-    np.testing.assert_array_equal(again.draws["theta"], fit.draws["theta"])
-    assert other.info["bound"] != fit.info["bound"]
+    once, again, other = (vem(slda, CORPUS, SOME_Y, seed=seed, num_iterations=3, **options) for seed in (1, 1, 2))
+    assert once.info["bound"] == again.info["bound"] == fit.info["bound"][:4]
+    np.testing.assert_array_equal(once.draws["theta"], again.draws["theta"])
+    assert other.info["bound"] != once.info["bound"]
 
 
 def test_an_interrupted_fit_is_a_fit(monkeypatch):
