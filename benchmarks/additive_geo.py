@@ -5,9 +5,9 @@
     python benchmarks/additive_geo.py --from FILE [FILE ...] --write
 
 GeoText's authors: of the published parts `dev` is for training and `test` for testing. The paper trains on a third part,
-which is not available and larger than both, so its figures (median 501 km, mean 845 km) are not to be compared. With --validate
-four fifths of `dev` are for training and the rest for testing: numbers of topics and regions were chosen so. The corpus is
-not part of the project (--data FOLDER).
+which is not available and larger than both, so its figures (median 501 km, mean 845 km) are not to be compared. With
+--validate four fifths of `dev` are for training and the rest for testing: numbers of topics and regions were chosen so. The
+corpus is not part of the project (--data FOLDER).
 
 sage: topics, regions and their interactions under the Jeffreys prior, by variational EM with alpha fitted; 0 regions: as
 many as a Dirichlet-process mixture finds in the coordinates. A place is told as the mean of its posterior, and as the draw

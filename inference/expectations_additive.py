@@ -44,7 +44,7 @@ class Facet(NamedTuple):
 
     name: str
     shape: tuple[int, ...]  # [..., terms]
-    owner: np.ndarray | None  # the component in each sum, see :func:`.additive.climb`
+    owner: jax.Array | None  # the component in each sum, see :func:`.additive.climb`
     penalty: Penalty
 
     def flat(self, value: Any) -> jax.Array:
@@ -78,7 +78,7 @@ class AdditiveSite:
         """An array of the shape of beta."""
         return np.asarray(self.rest)
 
-    def start(self, rng: np.random.Generator, counts: np.ndarray | float = 0.0) -> dict[str, np.ndarray]:
+    def start(self, rng: np.random.Generator, counts: np.ndarray | float = 0.0) -> Any:
         """At counts, where there are none at those of documents dealt to the components by chance.
 
         The last of several facets stays at 0 until :meth:`complete`: it could say alone what all say together, and topics
@@ -91,13 +91,13 @@ class AdditiveSite:
             state = self._begun(facet, self._flat(counts), state)
         return state
 
-    def warm(self, counts: np.ndarray, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def warm(self, counts: np.ndarray, state: Any) -> Any:
         """The optimum under a normal prior."""
         for facet in self._first_facets:
             state = self._moved(facet, self._flat(counts), state, START, NormalPenalty(self.start_variance))
         return state
 
-    def complete(self, counts: np.ndarray, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def complete(self, counts: np.ndarray, state: Any) -> Any:
         """The same with the last facet, which is left what the others cannot say."""
         if len(self.facets) == 1:
             return state
@@ -113,9 +113,7 @@ class AdditiveSite:
         state = {**state, facet.name: np.asarray(first).reshape(facet.shape)}
         return self._moved(facet, expected, state, START, NormalPenalty(self.start_variance))
 
-    def update(
-        self, counts: np.ndarray, state: dict[str, np.ndarray], limits: Limits | None = None
-    ) -> dict[str, np.ndarray]:
+    def update(self, counts: np.ndarray, state: Any, limits: Limits | None = None) -> Any:
         """Newton steps on the deviations, under the Jeffreys prior one, as in the paper: counts are not yet right."""
         for facet in self.facets:
             limits_of = limits or TURN[type(facet.penalty)]
@@ -138,19 +136,19 @@ class AdditiveSite:
                 total = total + spread(facet.flat(state[facet.name]), facet.owner)
         return total
 
-    def log_mean(self, state: dict[str, np.ndarray]) -> np.ndarray:
+    def log_mean(self, state: Any) -> np.ndarray:
         """log beta."""
         logits = np.asarray(self._others(state), np.float64)
         logits -= logits.max(-1, keepdims=True)
         logits -= np.log(np.exp(logits).sum(-1, keepdims=True))
         return logits.reshape(self.rest.shape)
 
-    def point(self, state: dict[str, np.ndarray]) -> jax.Array:
+    def point(self, state: Any) -> jax.Array:
         """The value of the one site there is."""
         (value,) = state.values()
         return jnp.asarray(value, jnp.float32)
 
-    def bound(self, state: dict[str, np.ndarray]) -> float:
+    def bound(self, state: Any) -> float:
         """log p(deviation); that of an improper prior is counted from 0."""
         total = 0.0
         for facet in self.facets:
@@ -159,8 +157,21 @@ class AdditiveSite:
             total += float(np.asarray(away, np.float64).sum())
         return total
 
-    def put(self, state: dict[str, np.ndarray], marginals: Marginals) -> None:
+    def put(self, state: Any, marginals: Marginals) -> None:
         marginals.point.update(state)
+
+
+def warmed_up(topics: Any, state: Any, expect: Callable[..., Any]) -> Any:
+    """A form's state after some turns of EM with additive ``topics`` under the normal prior; as it is with others.
+
+    The state has ``topics`` and ``counts``.
+    """
+    if not isinstance(topics, AdditiveSite):
+        return state
+    for _ in range(WARM_UP):
+        state = expect(state, fresh=True)
+        state = state._replace(topics=topics.warm(state.counts, state.topics))
+    return state._replace(topics=topics.complete(state.counts, state.topics))
 
 
 def dealt_counts(
@@ -240,7 +251,7 @@ def _additive(
         moved = flat(log_beta({**nothing, name: tried}) - rest)
         owner = _nearest(moved, jnp.pad(flat(tried), ((0, 1), (0, 0))))
         own = np.array_equal(owner, np.arange(len(flat(tried))))
-        facets.append(Facet(name, shape, None if own else owner, penalties[name]))
+        facets.append(Facet(name, shape, None if own else jnp.asarray(owner), penalties[name]))
     facets.sort(key=lambda facet: int(np.prod(facet.shape[:-1])))
     told = not any(site.discrete for site in reading.latent.values()) and not reading.has_words
     variance = settings.start_variance or (TOLD if told else LATENT)
@@ -281,7 +292,7 @@ def _penalty(reading: Reading, settings: Settings, name: str, words: str) -> Pen
 class BagsState(NamedTuple):
     """What one turn hands to the next."""
 
-    deviation: dict[str, np.ndarray]  # see AdditiveSite
+    deviation: Any  # see AdditiveSite
     bound: float  # of the words
 
 

@@ -26,7 +26,7 @@ from topiczoo.corpora.layouts import distinct_pairs, documents
 
 from .blocks import LabelBlock
 from .expectations import Marginals, Settings, dirichlet_bound, expected_log, fit_alpha, refuse
-from .expectations_additive import WARM_UP, AdditiveSite, dealt_counts
+from .expectations_additive import dealt_counts, warmed_up
 from .expectations_words import first_gamma, pair_blocks, read_words, settle
 from .reading import LABEL, Reading
 from .running import Answer, run, total
@@ -99,14 +99,10 @@ class LatentLabels:
         shares = np.exp(evidence - logsumexp(evidence, axis=0))
         if np.ptp(evidence, axis=0).max() < 1e-6:  # nothing but words tells labels apart
             shares = rng.dirichlet(np.full(len(self.labels), 0.1), len(self.lengths)).T
-        additive = isinstance(self.topics, AdditiveSite)
         counts = dealt_counts(rng, self.reading.corpus, self.topics.prior.shape[-2], shares)
         topics = self.topics.start(rng, counts)
         state = LabelsState(topics, points, self.alpha, jnp.zeros(0), shares, counts, nothing)
-        for _ in range(WARM_UP if additive else 0):
-            state = self.expect(state, fresh=True)
-            state = state._replace(topics=self.topics.warm(state.counts, state.topics))
-        return state._replace(topics=self.topics.complete(state.counts, state.topics)) if additive else state
+        return warmed_up(self.topics, state, self.expect)
 
     def expect(self, state: LabelsState, fresh: bool) -> LabelsState:
         log_mean = jnp.asarray(np.swapaxes(self.topics.log_mean(state.topics), -1, -2), jnp.float32)  # [labels, V, K]

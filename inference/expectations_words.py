@@ -29,7 +29,7 @@ from .expectations import (
     refuse,
     require_dirichlet,
 )
-from .expectations_additive import WARM_UP, AdditiveSite, additive_topics, dealt_counts
+from .expectations_additive import AdditiveSite, additive_topics, dealt_counts, warmed_up
 from .expectations_counted import counted_sites
 from .reading import LABEL, Reading
 from .running import Answer, run
@@ -254,16 +254,12 @@ class Words:
         self.lengths = reading.corpus.lengths.astype(np.float64)
 
     def start(self, rng: np.random.Generator) -> WordsState:
-        nothing, counts = np.zeros(0), 0.0
-        additive = isinstance(self.topics, AdditiveSite)
-        if additive and self.labels is not None:
+        nothing, counts = np.zeros(0), np.zeros(())
+        if isinstance(self.topics, AdditiveSite) and self.labels is not None:
             shares = self.labels == np.arange(self.shape[0])[:, None]
             counts = dealt_counts(rng, self.reading.corpus, self.shape[-2], shares)
         state = WordsState(self.topics.start(rng, counts), self.alpha, jnp.zeros(0), nothing, nothing)
-        for _ in range(WARM_UP if additive else 0):
-            state = self.expect(state, fresh=True)
-            state = state._replace(topics=self.topics.warm(state.counts, state.topics))
-        return state._replace(topics=self.topics.complete(state.counts, state.topics)) if additive else state
+        return warmed_up(self.topics, state, self.expect)
 
     def expect(self, state: WordsState, fresh: bool) -> WordsState:
         log_mean = np.swapaxes(self.topics.log_mean(state.topics), -1, -2)  # [..., V, K]

@@ -176,9 +176,9 @@ class Fit:
         columns = {}
         for place, size in enumerate(value.shape[:-1]):
             if size > 1 or dims[place] == "topic":
-                name = dims[place] or "label"
-                named = name == "label" and self.classes is not None and len(self.classes) == size
-                columns[name] = self.classes[index[place]] if named else index[place]
+                columns[dims[place] or "label"] = index[place]
+        if (names := self.classes) is not None and "label" in columns and columns["label"].max() < len(names):
+            columns["label"] = names[columns["label"]]
         columns |= {"rank": index[-1] + 1, "term": self.vocabulary[leading.ravel()]}
         return pd.DataFrame({**columns, "deviation": np.take_along_axis(value, leading, -1).ravel()})
 
