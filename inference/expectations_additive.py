@@ -36,6 +36,7 @@ TURN: dict[type, Limits] = {JeffreysPenalty: (1, 0.0), LaplacePenalty: (20, 1e-6
 # of the normal prior that deviations start under: where it is told which words are a component's, and where it is latent and
 # words said once are more often another's
 TOLD, LATENT = 10.0, 0.3
+ZERO = 1e-3  # a deviation below is a tenth of a percent of a frequency
 WARM_UP = 10  # turns of EM under the normal prior: a deviation that is 0 early would stay 0
 
 
@@ -158,7 +159,8 @@ class AdditiveSite:
         return total
 
     def put(self, state: Any, marginals: Marginals) -> None:
-        marginals.point.update(state)
+        """What is 0 for all purposes is put to 0."""
+        marginals.point.update({name: np.where(np.abs(value) < ZERO, 0.0, value) for name, value in state.items()})
 
 
 def warmed_up(topics: Any, state: Any, expect: Callable[..., Any]) -> Any:

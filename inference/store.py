@@ -98,7 +98,7 @@ def save(fit: Fit, path: str | Path) -> Path:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
     os.close(handle)
     try:
-        tree.to_netcdf(temporary, engine="h5netcdf")
+        tree.to_netcdf(temporary, engine="h5netcdf", encoding=_encoding(tree))
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)  # as any new file, not for the owner alone
@@ -107,6 +107,18 @@ def save(fit: Fit, path: str | Path) -> Path:
         if os.path.exists(temporary):
             os.remove(temporary)
     return path
+
+
+def _encoding(tree: xr.DataTree) -> dict[str, dict]:
+    """Arrays that are mostly 0, as sparse deviations are, take next to no room when compressed; others gain nothing."""
+    return {
+        f"/{group}": {
+            name: {"zlib": True, "complevel": 1}
+            for name, variable in node.data_vars.items()
+            if variable.dtype.kind == "f" and variable.size and np.mean(variable.values == 0) > 0.5
+        }
+        for group, node in tree.children.items()
+    }
 
 
 def load(path: str | Path, story: Callable | None = None, **arguments: Any) -> Fit:

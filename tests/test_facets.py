@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import h5py
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -75,6 +76,22 @@ def test_planted_deviations_are_found_in_their_facets(fit):
     np.testing.assert_allclose((topic[own] + joint[1, own])[50:53], 0.0, atol=0.7)
     assert share_of_zeros(joint) > 0.7 and share_of_zeros(label) > 0.3
     assert rises(fit) and fit.info["converged"]
+
+
+def test_a_saved_fit_is_the_same_and_zeros_take_no_room(fit, tmp_path):
+    wide = Corpus.from_counts(np.pad(CORPUS.counts[:20].toarray(), ((0, 0), (0, 20_000))))
+    story = {"background": background(wide), "outputs": 2, "num_topics": 3}
+    large = inference.vem(sage_facets, wide, Y[:20], **story, num_iterations=1, num_draws=1, **QUIET)
+    with h5py.File(large.save(tmp_path / "large.nc")) as file:
+        stored = file["posterior"]["joint_deviation"]
+        assert stored.id.get_storage_size() < 0.1 * large.draws["joint_deviation"].nbytes
+    loaded = inference.load(fit.save(tmp_path / "fit.nc"))
+    for site in fit.draws:
+        np.testing.assert_array_equal(loaded.draws[site], fit.draws[site])
+    np.testing.assert_allclose(
+        loaded.predict(CORPUS[160:], rule="plug-in").probabilities,
+        fit.predict(CORPUS[160:], rule="plug-in").probabilities,
+    )
 
 
 def test_labels_are_told_from_words_and_shown(fit):
