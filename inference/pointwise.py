@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import log_softmax
+from scipy.special import log_softmax, logsumexp
 from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
@@ -69,7 +69,11 @@ def pointwise(
     names = [name for name in responses(reading) if name in reading.observed]
     if not names:
         if (above := label_above((blind := Folding(fit, corpus)).reading, fit.sites)) is not None:
-            return _from_above(blind, above, codes_of(fit.classes, y), most_draws, progress_bar)
+            classes = ClassPosterior(blind, above)
+            if above not in fit.sites:
+                return _from_above(classes, codes_of(fit.classes, y), most_draws, progress_bar)
+            if classes.generated:
+                return _generated(classes, folding, most_draws, progress_bar)
         raise ValueError(
             f"The story {fit.story.name!r} has no response that follows from topics; there is no p(y_d | w_d)."
         )
@@ -118,11 +122,41 @@ def pointwise(
     return Pointwise(logs, values_of)
 
 
-def _from_above(folding: Folding, site: str, y: Any, most_draws: int, progress_bar: bool) -> Pointwise:
+def _generated(classes: ClassPosterior, folding: Folding, most_draws: int, progress_bar: bool) -> Pointwise:
+    """log p(y_d | w_d, phi_s) = log sum_c p(c | w_d, phi_s) p(y_d | c, phi_s) of what a latent class generates."""
+    reading, names = folding.reading, classes.generated
+    seen = observed(reading)
+    check_support(reading, seen)
+
+    @jax.jit
+    def given(data: tuple, values: dict) -> dict[str, jax.Array]:
+        def one(label: jax.Array) -> dict[str, jax.Array]:
+            tried = {**values, classes.site: jnp.full(len(classes.lengths), label)}
+            return {name: reading.document_terms([name], *data, tried, Answer(lambda theta: theta)) for name in names}
+
+        return jax.lax.map(one, jnp.asarray(classes.classes))  # each [classes, documents]
+
+    points = tqdm(list(folding.points(most_draws)), disable=not progress_bar, desc="classes", unit="draw")
+    logs: dict[str, list] = {name: [] for name in names}
+    for values in points:
+        shares, terms = log_softmax(classes.log_joint(values)[0], axis=1), given(folding.data, values)
+        for name in names:
+            logs[name].append(logsumexp(shares.T + np.asarray(terms[name], float), axis=0))
+    values_of = {name: seen[name].value.astype(float) for name in names}
+    shape = len(folding.chains), -1, len(classes.lengths)
+    unlabelled = {name: np.isnan(value.reshape(len(value), -1)).all(1) for name, value in values_of.items()}
+    return Pointwise(
+        {name: np.where(unlabelled[name], np.nan, np.stack(part)).reshape(shape) for name, part in logs.items()},
+        values_of,
+    )
+
+
+def _from_above(classes: ClassPosterior, y: Any, most_draws: int, progress_bar: bool) -> Pointwise:
     """log p(y_d | w_d, phi_s) of a class above the words."""
+    folding, site = classes.folding, classes.site
     corpus = folding.reading.corpus
     codes = np.asarray(numeric_response(corpus, y), float)
-    classes, labelled = ClassPosterior(folding, site), ~np.isnan(codes)
+    labelled = ~np.isnan(codes)
     places = np.where(labelled, codes, 0).astype(int)
     if not np.isin(codes[labelled], classes.classes).all():
         raise ValueError(

@@ -37,6 +37,8 @@ def word_weights(fit: Fit, corpus: Corpus, *, most_draws: int = 10) -> WordWeigh
     reading, name = folding.reading, fit.story.name
     if not reading.has_words:
         raise ValueError(f"The story {name!r} has one topic a document; its p(w_d) is exact: use label_evidence.")
+    if reading.has_labels:
+        raise ValueError(f"In the story {name!r} topics are those of a label; p(w_d), a sum over labels, is not known.")
     own = [site for site in reading.parents[reading.theta] - {reading.theta} if "document" in reading.story.dims[site]]
     if own:
         raise ValueError(

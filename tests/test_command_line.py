@@ -63,7 +63,7 @@ def test_check_a_story_of_ones_own(folder, capsys):
     [
         (
             ["check", "slds"],
-            "'slds' is no story of the zoo; there are disclda, lda, medlda, mixture, sage_nb, sage_topics",
+            "'slds' is no story of the zoo; there are disclda, lda, medlda, mixture, sage_facets, sage_geo,",
         ),
         (["check", "nowhere.py:story"], "'nowhere.py' is no file"),
         (["fit", "slda", "{folder}/none.csv", "out.nc"], "none.csv"),

@@ -14,8 +14,9 @@ import pytest
 from numpyro.infer.util import log_density
 from scipy.optimize import minimize
 from scipy.special import gammaln, log_softmax, logsumexp, softmax
+from scipy.stats import norm
 
-from topiczoo import inference
+from topiczoo import diagnostics, inference
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 from topiczoo.inference.additive import LaplacePenalty, NormalPenalty, climb, direction
@@ -289,6 +290,14 @@ def test_regions_generate_words_and_coordinates():
     shares, _ = ClassPosterior(folding, "region")(folding.means(0))
     np.testing.assert_allclose(found.mean, shares @ fit.means["centre"][0], rtol=1e-4)
     assert fit.transform(corpus[110:]).shape == (40, 2)
+    # p(y | w) is a mixture over regions
+    told = inference.log_likelihood(fit, corpus[110:], y[110:], most_draws=1)[0, 0]
+    centre, spread = (np.asarray(fit.means[name][0], float) for name in ("centre", "spread"))
+    given = norm.logpdf(y[110:][:, None], centre, spread).sum(-1)
+    np.testing.assert_allclose(told, logsumexp(np.log(shares) + given, axis=1), rtol=1e-3, atol=1e-3)
+    assert diagnostics.scores(fit, corpus[110:], y[110:]).loc[("y[1]", "r2"), "value"] > 0.8
+    with pytest.raises(ValueError, match="topics are those of a label"):
+        diagnostics.perplexity(fit, corpus[110:])
 
 
 def test_the_number_of_regions_may_be_given():
