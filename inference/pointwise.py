@@ -130,9 +130,12 @@ def _generated(classes: ClassPosterior, folding: Folding, most_draws: int, progr
 
     @jax.jit
     def given(data: tuple, values: dict) -> dict[str, jax.Array]:
+        corpus, y = data
+
         def one(label: jax.Array) -> dict[str, jax.Array]:
             tried = {**values, classes.site: jnp.full(len(classes.lengths), label)}
-            return {name: reading.document_terms([name], *data, tried, Answer(lambda theta: theta)) for name in names}
+            answers = {name: Answer(lambda theta: theta) for name in names}
+            return {name: reading.document_terms([name], corpus, y, tried, answers[name]) for name in names}
 
         return jax.lax.map(one, jnp.asarray(classes.classes))  # each [classes, documents]
 

@@ -32,11 +32,12 @@ from topiczoo import corpora, inference, models
 from topiczoo.models import NormalJeffreys, draw_words
 
 quiet = {"progress_bar": False}
-corpus, stars = corpora.load_reviews()
+_, stars, reviews = corpora.load_reviews(num_documents=2000, return_aspects=True)
+corpus = corpora.Corpus.from_texts(reviews["text"], min_df=5)  # "the" and its like are left in
 mood = np.where(stars > np.median(stars), "pleased", "cross")
-train, test = np.arange(700), np.arange(700, len(corpus))
+train, test = np.arange(1500), np.arange(1500, len(corpus))
 background = models.background(corpus[train])
-print(f"{len(corpus)} reviews, {corpus.num_terms} terms; no stop words are left out")
+print(f"{len(corpus)} reviews, {corpus.num_tokens} words, {corpus.num_terms} terms")
 
 # %% [markdown]
 # ## 1. Words of a label
@@ -57,7 +58,7 @@ labels.deviations("deviation", 8).pivot(index="rank", columns="label", values="t
 
 # %%
 rng, rows = np.random.default_rng(0), {}
-for size in (20, 50, 150, 700):
+for size in (20, 50, 150, 500, 1500):
     some = rng.permutation(train)[:size]
     story, rows[size] = {"background": models.background(corpus[some]), "outputs": 2}, {}
     for prior in ("jeffreys", "laplace"):
@@ -164,14 +165,16 @@ except ValueError as refusal:
     print(refusal)
 
 # %% [markdown]
-# Under a Laplace prior there is a posterior. On the 40 most frequent terms:
+# Under a Laplace prior there is a posterior. For 40 terms that are neither rare nor said by everybody:
 
 # %%
-often = np.argsort(-np.asarray(corpus[train].counts.sum(0)).ravel())[:40]
-small = corpora.Corpus.from_counts(corpus[train].counts[:, often], corpus.vocabulary[often])
+often = np.argsort(-np.asarray(corpus[train].counts.sum(0)).ravel())[40:80]
+small = corpora.Corpus.from_counts(corpus[train].counts[:, often], corpus.vocabulary[often], empty="keep")
+said = small.lengths > 0
+small, mood_of = small[said], mood[train][said]
 story = {"background": models.background(small), "outputs": 2, "prior": "laplace", "scale": 0.5}
-drawn = inference.nuts(models.sage_nb, small, mood[train], num_warmup=300, num_samples=300, **story, **quiet)
-mode = inference.vem(models.sage_nb, small, mood[train], **story, **quiet).means["deviation"][0]
+drawn = inference.nuts(models.sage_nb, small, mood_of, num_warmup=300, num_samples=300, **story, **quiet)
+mode = inference.vem(models.sage_nb, small, mood_of, **story, **quiet).means["deviation"][0]
 gap = drawn.draws["deviation"][:, :, 1] - drawn.draws["deviation"][:, :, 0]
 low, middle, high = np.quantile(gap, [0.05, 0.5, 0.95], axis=(0, 1))
 order = np.argsort(middle)
