@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
@@ -82,8 +83,8 @@ class AdditiveSite:
     def start(self, rng: np.random.Generator, counts: np.ndarray | float = 0.0) -> Any:
         """At counts, where there are none at those of documents dealt to the components by chance.
 
-        The last of several facets stays at 0 until :meth:`complete`: it could say alone what all say together, and topics
-        of different labels would be different topics.
+        A facet of interactions stays at 0 until :meth:`complete`: it could say alone what all say together, and topics of
+        different labels would be different topics.
         """
         if not isinstance(counts, np.ndarray) or not counts.ndim:
             counts = dealt_counts(rng, self.corpus, self.rest.shape[-2])
@@ -99,14 +100,18 @@ class AdditiveSite:
         return state
 
     def complete(self, counts: np.ndarray, state: Any) -> Any:
-        """The same with the last facet, which is left what the others cannot say."""
-        if len(self.facets) == 1:
-            return state
-        return self._begun(self.facets[-1], self._flat(counts), state)
+        """The same with a facet of interactions, which is left what the others cannot say."""
+        for facet in self.facets[len(self._first_facets) :]:
+            state = self._begun(facet, self._flat(counts), state)
+        return state
 
-    @property
+    @cached_property
     def _first_facets(self) -> tuple[Facet, ...]:
-        return self.facets[:-1] or self.facets
+        """All but a last one that has a component for each sum, where the others tell the sums apart without it."""
+        number = int(np.prod(self.rest.shape[:-1]))
+        others = [np.arange(number) if f.owner is None else np.asarray(f.owner) for f in self.facets[:-1]]
+        apart = bool(others) and len(np.unique(np.stack(others), axis=1).T) == number
+        return self.facets[:-1] if apart and self.facets[-1].owner is None else self.facets
 
     def _begun(self, facet: Facet, expected: jax.Array, state: dict) -> dict:
         number = facet.flat(state[facet.name]).shape[0]

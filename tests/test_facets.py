@@ -240,6 +240,13 @@ def test_an_edited_story_is_recognised_by_what_it_adds():
         inference.vem(add_up, CORPUS[:60], Y[:60], make=lambda topic, other: topic * (1 + other[:, None]), **settings)
 
 
+def test_topics_and_labels_without_interactions_separate():
+    fit = inference.vem(add_up, CORPUS, Y, make=lambda topic, other: topic + other[:, None], num_draws=1, **QUIET)
+    raised = fit.means["topic_deviation"][0, :, :18].reshape(3, 3, 6).mean(-1)
+    assert (raised.max(1) > 1.2).all() and len(set(raised.argmax(1))) == 3
+    assert fit.means["other_deviation"][0, 0, 30:34].mean() > 1
+
+
 @pytest.mark.slow
 def test_nuts_and_svi_agree_under_a_laplace_prior():
     """The mode lies where the posterior's mass does, for topics of one label and another."""
