@@ -127,6 +127,9 @@ likeness = np.corrcoef(facets.means["theta"][0].T, sides.to_numpy().T)[:5, 5:]
 pd.DataFrame(likeness, columns=sides.columns.str.removesuffix("_share")).rename_axis("topic").round(2)
 
 # %% [markdown]
+# Three do; service and place are paired crosswise, one's praise with the other's blame. The bound is a judge between starts,
+# and no promise that the best is among them.
+#
 # How many terms deviate at all? Few, and the finer the facet, the fewer. The mood of a new review is told from its words by
 # Bayes' rule, with its topics unknown.
 
