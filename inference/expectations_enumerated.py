@@ -15,8 +15,9 @@ import numpy as np
 
 from topiczoo.corpora.layouts import documents
 
+from .additive_site import WARM_UP, AdditiveSite, counts_of
 from .expectations import DirichletSite, Marginals, Settings, concentrations, refuse, require_dirichlet
-from .expectations_additive import WARM_UP, AdditiveSite, additive_bags, counts_of, has_sparse_prior
+from .expectations_additive import additive_bags, has_sparse_prior
 from .reading import Reading
 from .running import Answer, run, unwrapped
 

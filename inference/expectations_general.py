@@ -24,11 +24,12 @@ from topiczoo.corpora.layouts import distinct_pairs
 
 from .expectations import Marginals, Settings, expected_log, fit_alpha, refuse
 from .expectations_glm import GlmResponse, Settled, no_less_than_rounding, settle_glm, slopes, sums_of_words
-from .expectations_words import pair_blocks, read_words
+from .expectations_words import read_words
 from .reading import Reading
 from .special import digamma
 from .starting import coefficients_by_response, topics_by_response
 from .sweep import mesh_of_devices
+from .word_steps import pair_blocks
 
 
 class GlmState(NamedTuple):

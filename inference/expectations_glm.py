@@ -31,13 +31,13 @@ from jax.sharding import Mesh
 from topiczoo.corpora.layouts import documents
 
 from .expectations import coefficients_site, refuse
-from .expectations_words import Chunk, PairBlocks, Weighed, out_of_logs, phi_at
 from .marginal import sigma_points
 from .reading import ZBAR, Reading
 from .running import Answer, run, total
 from .small_matrices import solve
 from .special import digamma, gammaln
 from .sweep import CHUNK, look_up, over_shards, room, topics_of_terms, with_margin
+from .word_steps import Chunk, PairBlocks, Weighed, out_of_logs, phi_at
 
 NODES = 9
 SMALLEST_STEP = 1 / 64  # of a document's tilt; below it the document rests

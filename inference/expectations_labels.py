@@ -24,13 +24,14 @@ from scipy.special import logsumexp
 
 from topiczoo.corpora.layouts import distinct_pairs, documents
 
+from .additive_site import dealt_counts, warmed_up
 from .blocks import LabelBlock
 from .expectations import Marginals, Settings, dirichlet_bound, expected_log, fit_alpha, refuse
-from .expectations_additive import dealt_counts, warmed_up
-from .expectations_words import first_gamma, pair_blocks, read_words, settle
+from .expectations_words import read_words
 from .reading import LABEL, Reading
 from .running import Answer, run, total
 from .sweep import mesh_of_devices
+from .word_steps import first_gamma, pair_blocks, settle
 
 Points = dict[str, np.ndarray]
 

@@ -23,12 +23,12 @@ from .expectations import Marginals, Settings, refuse
 from .expectations_margin import MarginResponse
 from .expectations_response import NormalResponse
 from .expectations_tilted import TiltedWords
-from .expectations_words import Chunk, PairBlocks, Weighed, out_of_logs
 from .margin_solvers import TUBE, support_vectors
 from .reading import Reading
 from .special import digamma
 from .starting import topics_by_response
 from .sweep import CHUNK, look_up, over_shards, room, with_margin
+from .word_steps import Chunk, PairBlocks, Weighed, out_of_logs
 
 ROUNDS = 4  # of the normal response's slope within an E-step
 

@@ -14,10 +14,11 @@ import numpy as np
 from topiczoo.corpora.layouts import distinct_pairs
 
 from .expectations import Settings, dirichlet_bound, expected_log, fit_alpha, refuse
-from .expectations_words import first_gamma, pair_blocks, read_words, settle
+from .expectations_words import read_words
 from .margin_solvers import Loss, Solution, n_slack, one_slack
 from .reading import Reading
 from .sweep import mesh_of_devices
+from .word_steps import first_gamma, pair_blocks, settle
 
 WIDER, NARROWER = 1.5, 0.3  # a document's next step, where the last one served it and where it did not
 

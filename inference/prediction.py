@@ -17,12 +17,12 @@ from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Documents, documents
 
 from .blocks import LabelBlock
-from .expectations_words import fold_in
 from .folding import Folding, responses
 from .intervals import Calibration, bounds, calibrated
 from .running import Answer, run
 from .sweep import read_weights
 from .upstream import ClassPosterior, label_above
+from .word_steps import fold_in
 
 if TYPE_CHECKING:
     from .fit import Fit

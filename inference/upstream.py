@@ -20,10 +20,10 @@ from topiczoo.corpora.layouts import distinct_pairs
 
 from .blocks import LabelBlock
 from .expectations import dirichlet_bound
-from .expectations_words import first_gamma, pair_blocks, settle
 from .reading import Reading
 from .running import Answer, run
 from .sweep import mesh_of_devices, read_weights
+from .word_steps import first_gamma, pair_blocks, settle
 
 if TYPE_CHECKING:
     from .folding import Folding

@@ -42,8 +42,9 @@ from .expectations_labels import LatentLabels
 from .expectations_margin import MarginWords, is_margin
 from .expectations_margin_normal import MarginNormalWords
 from .expectations_normal import NormalWords
-from .expectations_words import Words, fold_in
+from .expectations_words import Words
 from .reading import LABEL, Reading, read
+from .word_steps import fold_in
 
 __all__ = ["fold_in", "vem"]
 

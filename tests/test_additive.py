@@ -8,8 +8,10 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from scipy.integrate import quad
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
+from scipy.stats import norm
 
 from topiczoo import diagnostics, inference
 from topiczoo.corpora import Corpus
@@ -88,6 +90,26 @@ def test_newton_ends_at_the_optimum_that_scipy_finds():
             best = minimize(objective, np.asarray(found.deviation[k], float), method="L-BFGS-B", tol=1e-12)
             start = minimize(objective, first[k], method="Powell", tol=1e-10, options={"maxiter": 100_000})
             assert objective(np.asarray(found.deviation[k], float)) < min(best.fun, start.fun) + 1e-3
+
+
+@pytest.mark.parametrize("deviation", [0.01, 0.7, -3.0])
+def test_the_weight_is_the_expected_precision_of_a_deviation(deviation):
+    """E[1/tau | deviation] by integration: tau exponential with mean 2 scale^2, and p(tau) = 1 / tau."""
+    scale = 0.4
+    priors = (
+        (LaplacePenalty(jnp.float32(scale)), lambda tau: -tau / (2 * scale**2)),
+        (JeffreysPenalty(), lambda tau: -np.log(tau)),
+    )
+    for penalty, log_prior in priors:
+
+        def moment(power, log_prior=log_prior):
+            def integrand(log_tau):
+                tau = np.exp(log_tau)
+                return np.exp((power + 1) * log_tau + norm.logpdf(deviation, 0, np.sqrt(tau)) + log_prior(tau))
+
+            return quad(integrand, -25, 25, limit=500, points=[2 * np.log(abs(deviation))])[0]
+
+        np.testing.assert_allclose(penalty.weight(jnp.float32(deviation)), moment(-1) / moment(0), rtol=2e-3)
 
 
 @pytest.mark.parametrize("penalty", [JeffreysPenalty(), LaplacePenalty(jnp.float32(0.3))], ids=["jeffreys", "laplace"])

@@ -21,12 +21,13 @@ from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 from topiczoo.inference.additive import LaplacePenalty, NormalPenalty, climb, direction
 from topiczoo.inference.expectations import Settings
-from topiczoo.inference.expectations_words import Words, fold_in
+from topiczoo.inference.expectations_words import Words
 from topiczoo.inference.folding import Folding
 from topiczoo.inference.marginal import Marginal
 from topiczoo.inference.reading import read
 from topiczoo.inference.running import log_prob, run
 from topiczoo.inference.upstream import ClassPosterior
+from topiczoo.inference.word_steps import fold_in
 from topiczoo.models import background, draw_words, find_regions, sage_facets, sage_geo, share_of_zeros
 
 QUIET = {"progress_bar": False}
@@ -127,6 +128,19 @@ def test_classes_by_bayes_rule_are_those_of_enumeration(fit):
             paths.append(topics + np.log(beta[c, list(z), words]).sum())
         exact = np.log(1 / 2) + logsumexp(paths)
         assert found[d, c] < exact + 1e-3 and exact - found[d, c] < 2
+
+
+@pytest.mark.parametrize("prior", ["jeffreys", "laplace"])
+def test_a_constant_corpus_and_a_label_of_one_document_stay_at_the_background(prior):
+    corpus = Corpus.from_counts(np.array([[30, 20, 10, 0]] * 6))
+    story = {"background": background(corpus), "outputs": 2, "num_topics": 2, "prior": prior, "scale": 0.1}
+    fit = inference.vem(sage_facets, corpus, np.array([0, 0, 0, 0, 0, 1]), num_draws=1, **story, **QUIET)
+    found = [fit.means[f"{facet}_deviation"] for facet in ("topic", "label", "joint")]
+    assert (
+        all(np.isfinite(value).all() for value in found) and np.mean([share_of_zeros(value) for value in found]) > 0.8
+    )
+    one_word = fit.predict(Corpus.from_counts(np.eye(4, dtype=int), corpus.vocabulary), rule="plug-in").probabilities
+    assert (one_word > 0.2).all()
 
 
 def labelled(corpus, y=None, *, num_topics=2):

@@ -16,13 +16,13 @@ from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 from topiczoo.diagnostics.documents import _add_responses
 from topiczoo.inference import Fit, special
-from topiczoo.inference.expectations_words import fold_in
 from topiczoo.inference.folding import Folding
 from topiczoo.inference.intervals import Calibration, calibrated
 from topiczoo.inference.prediction import Prediction
 from topiczoo.inference.reading import Reading
 from topiczoo.inference.running import Story
 from topiczoo.inference.starting import coefficients_by_response, topics_by_response
+from topiczoo.inference.word_steps import fold_in
 
 RNG = np.random.default_rng(0)
 BETA = RNG.dirichlet(np.full(6, 0.7), 3).astype(np.float32)
