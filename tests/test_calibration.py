@@ -41,7 +41,7 @@ def test_ranks_are_uniform(story, options):
     # NUTS is dear side by side and its draws are nearly independent
     cheaper = {"thinning": 3, "num_simulations": 100} if options.get("engine") == "nuts" else {"thinning": 10}
     if "response" in options:  # little is learned from six classes: the scale of eta wanders, and ranks want free draws
-        cheaper = {"thinning": 60, "num_warmup": 600}
+        cheaper = {"thinning": 60, "num_warmup": 600, "num_simulations": 120}
     found = calibrate(story, SHAPE, **options, **FLAT, **cheaper)
     assert found.passes, found
     assert len(found.table) >= 4
