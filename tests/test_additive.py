@@ -270,7 +270,11 @@ def test_an_edited_story_is_recognised_by_what_it_computes():
     fit = inference.vem(story, CORPUS[:30], make=lambda deviation: 7.0 + deviation, **settings)
     assert np.isfinite(fit.means["deviation"]).all()
     for refused, why in (
-        ({"make": lambda deviation: 2 * deviation}, "not a softmax of it plus what is fixed"),
+        ({"make": lambda deviation: 2 * deviation}, "not a softmax of it plus what is fixed; use gibbs or svi"),
+        (
+            {"make": lambda deviation: 2 * deviation, "prior": NormalJeffreys()},
+            "plus what is fixed; edit the story, or give proper priors and use svi or nuts",
+        ),
         ({"make": lambda deviation: deviation, "prior": dist.Laplace(1, 1.0)}, "not centred at 0"),
         ({"make": lambda deviation: deviation, "prior": dist.Normal(0, 1.0)}, "computed, not a Dirichlet site"),
     ):
