@@ -27,3 +27,8 @@ def one_copy_of_each_module():
     yield
     copies = {"corpora", "diagnostics", "inference", "models"} & sys.modules.keys()
     assert not copies, f"imported under their plain names: {sorted(copies)}"
+
+
+def pytest_collection_modifyitems(items):
+    """Tutorials first: they take longest, and at the end they would keep one worker waiting for the other."""
+    items.sort(key=lambda item: not item.name.startswith("test_tutorial_runs"))
