@@ -104,7 +104,7 @@ pd.DataFrame({
 story = {"background": background, "outputs": 2, "num_topics": 5, "prior": "laplace", "scale": 0.1}
 starts = [
     inference.vem(models.sage_facets, corpus[train], mood[train], seed=seed, num_iterations=100, **story, **quiet)
-    for seed in range(8)
+    for seed in range(6)
 ]
 facets = max(starts, key=lambda fit: fit.info["bound"][-1])
 print("bounds:", *sorted(round(fit.info["bound"][-1]) for fit in starts))
@@ -127,7 +127,7 @@ likeness = np.corrcoef(facets.means["theta"][0].T, sides.to_numpy().T)[:5, 5:]
 pd.DataFrame(likeness, columns=sides.columns.str.removesuffix("_share")).rename_axis("topic").round(2)
 
 # %% [markdown]
-# Three do; service and place are paired crosswise, one's praise with the other's blame. The bound is a judge between starts,
+# Three do; price and waiting are paired crosswise, one's praise with the other's blame. The bound is a judge between starts,
 # and no promise that the best is among them.
 #
 # How many terms deviate at all? Few, and the finer the facet, the fewer. The mood of a new review is told from its words by
