@@ -15,13 +15,12 @@ prior probabilities everywhere. Zeros are deviations below 0.001.
 
 from __future__ import annotations
 
-import argparse
 import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from measuring import Results, add_options, cell, circumstances, frame, show, table_of
+from measuring import Results, asked, cell, largest_fall, shown, table_of
 from scipy import sparse
 from scipy.special import digamma
 
@@ -58,12 +57,20 @@ def sage(prior, corpus, codes, train, test, scale):
     fit = inference.vem(models.sage_nb, corpus[train], codes[train], progress_bar=False, **story)
     trained = time.perf_counter()
     guess = fit.predict(corpus[test], rule="plug-in").probabilities.argmax(1)
-    bound = np.array(fit.info["bound"])
     return {
         "accuracy": float(np.mean(guess == codes[test])), "zeros": models.share_of_zeros(fit.means["deviation"][0]),
-        "training": trained - began, "test": time.perf_counter() - trained,
-        "largest fall": float((-np.diff(bound) / np.abs(bound[1:])).max(initial=0.0)),
+        "training": trained - began, "test": time.perf_counter() - trained, "largest fall": largest_fall(fit),
     }  # fmt: skip
+
+
+def zeros_of(fit):
+    """The share of zeros of each facet's deviations."""
+    from topiczoo import models
+
+    facets = {
+        name.removesuffix("_deviation"): value for name, value in fit.means.items() if name.endswith("_deviation")
+    }
+    return {f"zeros {name}": models.share_of_zeros(value) for name, value in facets.items()}
 
 
 def dirichlet(corpus, codes, train, test):
@@ -126,24 +133,16 @@ def table(found):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", default="../shared/data")
-    parser.add_argument("--methods", default=",".join(METHODS))
-    parser.add_argument("--shares", default="0.05,0.1,0.2,0.5,1")
-    parser.add_argument("--seeds", default="0,1,2,3,4,5,6,7,8,9")
-    add_options(parser)
-    arguments = parser.parse_args()
-    if arguments.files:
-        text = f"`python benchmarks/additive.py --into FILE`, shown by {circumstances(__file__, PACKAGES)}"
-        text += f"\n\n{table(frame(arguments.files))}\n\nMean ± standard deviation (number of subsamples)."
-        show(text, "Sparse additive classes, twenty newsgroups", arguments.write)
+    arguments = asked(
+        __doc__, data="../shared/data", methods=tuple(METHODS), shares=(0.05, 0.1, 0.2, 0.5, 1.0), seeds=range(10)
+    )
+    if shown(arguments, __file__, PACKAGES, table, "Sparse additive classes, twenty newsgroups", "subsamples"):
         return
     data = load(arguments.data)
     results = Results(arguments.into, ("method", "share", "seed"))
-    seeds = list(map(int, arguments.seeds.split(",")))
-    for share in map(float, arguments.shares.split(",")):
-        for seed in seeds if share < 1 else seeds[:1]:
-            for method in arguments.methods.split(","):
+    for share in arguments.shares:
+        for seed in arguments.seeds if share < 1 else arguments.seeds[:1]:
+            for method in arguments.methods:
                 results.part((method, share, seed), lambda m=method, s=share, n=seed: part(m, data, s, n))
 
 

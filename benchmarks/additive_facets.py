@@ -9,25 +9,21 @@ that each blog is left out once. The corpus is a sample of 5000 posts and 2632 t
 is not part of the project (--data FOLDER).
 
 facets: topics, sides and their interactions, deviations under the Jeffreys prior, by variational EM with alpha fitted; the
-side of a post by Bayes' rule. "no joint": the same without interactions, a story of this file. words: a linear SVM on
+side of a post by Bayes' rule. "no joint": the same without interactions. words: a linear SVM on
 tf-idf, Dirichlet-multinomial naive Bayes with its precision fitted, and sage_nb. A guess at the larger side of a pair is
 given as "majority". Zeros are deviations below 0.001.
 """
 
 from __future__ import annotations
 
-import argparse
+import itertools
 import time
 from pathlib import Path
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-import numpyro
-import numpyro.distributions as dist
 import pandas as pd
-from additive import dirichlet, sage
-from measuring import Results, add_options, cell, circumstances, frame, show, table_of
+from additive import dirichlet, sage, zeros_of
+from measuring import Results, asked, cell, largest_fall, shown, table_of
 from scipy import sparse
 
 PACKAGES = ("topiczoo", "jax", "numpyro", "scikit-learn")
@@ -49,41 +45,23 @@ def load(folder):
     return corpus, codes, [table["blog"].isin(pair).to_numpy() for pair in zip(*blogs, strict=True)]
 
 
-def no_joint(corpus, y=None, *, background, outputs, num_topics=20, alpha=0.1):
-    """sage_facets without interactions."""
-    from topiczoo.models import NormalJeffreys, draw_words
-
-    deviations = NormalJeffreys().expand([corpus.num_terms]).to_event(1)
-    with numpyro.plate("topics", num_topics, dim=-1):
-        topic = numpyro.sample("topic_deviation", deviations)
-    with numpyro.plate("labels", outputs, dim=-2):
-        label = numpyro.sample("label_deviation", deviations)
-    with numpyro.plate("documents", corpus.num_documents):
-        y = numpyro.sample("y", dist.Categorical(jnp.full(outputs, 1 / outputs)), obs=y)
-        theta = numpyro.sample("theta", dist.Dirichlet(jnp.full(num_topics, alpha)))
-    draw_words(corpus, theta, jax.nn.softmax(jnp.asarray(background) + topic + label), label=y)
-
-
 def facets(method, data, pair, topics, seed):
     from topiczoo import inference, models
 
     corpus, codes, left_out = data
     train, test = np.flatnonzero(~left_out[pair]), np.flatnonzero(left_out[pair])
-    story = no_joint if method == "no joint" else models.sage_facets
     arguments = {"background": models.background(corpus[train]), "outputs": 2, "num_topics": topics}
+    arguments["interactions"] = method != "no joint"
     began = time.perf_counter()
-    fit = inference.vem(story, corpus[train], codes[train], seed=seed, progress_bar=False, **VEM, **arguments)
+    fit = inference.vem(
+        models.sage_facets, corpus[train], codes[train], seed=seed, progress_bar=False, **VEM, **arguments
+    )
     trained = time.perf_counter()
     guess = fit.predict(corpus[test], rule="plug-in").probabilities.argmax(1)
-    bound = np.array(fit.info["bound"])
-    zeros = {
-        f"zeros {facet}": models.share_of_zeros(fit.means[f"{facet}_deviation"])
-        for facet in FACETS if f"{facet}_deviation" in fit.means
-    }  # fmt: skip
     return {
-        "accuracy": float(np.mean(guess == codes[test])), "training": trained - began, "bound": float(bound[-1]),
-        "test": time.perf_counter() - trained, "iterations": len(bound) - 1, **zeros,
-        "largest fall": float((-np.diff(bound) / np.abs(bound[1:])).max(initial=0.0)),
+        "accuracy": float(np.mean(guess == codes[test])), "training": trained - began, "bound": fit.info["bound"][-1],
+        "test": time.perf_counter() - trained, "iterations": len(fit.info["bound"]) - 1, **zeros_of(fit),
+        "largest fall": largest_fall(fit),
     }  # fmt: skip
 
 
@@ -133,31 +111,18 @@ def table(found):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", default="../shared/data")
-    parser.add_argument("--methods", default="words,facets,no joint")
-    parser.add_argument("--topics", default="10,20,30,50")
-    parser.add_argument("--pairs", default="0,1,2")
-    parser.add_argument("--seeds", default="0,1,2,3,4")
-    add_options(parser)
-    arguments = parser.parse_args()
-    if arguments.files:
-        text = f"`python benchmarks/additive_facets.py --into FILE`, shown by {circumstances(__file__, PACKAGES)}"
-        text += f"\n\n{table(frame(arguments.files))}\n\nMean ± standard deviation (number of runs: pairs and starts)."
-        show(text, "Topics and sides of blogs", arguments.write)
+    choices = {"topics": (10, 20, 30, 50), "pairs": range(3), "seeds": range(5)}
+    arguments = asked(__doc__, data="../shared/data", methods=("words", *METHODS), **choices)
+    if shown(arguments, __file__, PACKAGES, table, "Topics and sides of blogs", "runs: pairs and starts"):
         return
     data = load(arguments.data)
     results = Results(arguments.into, ("method", "pair", "topics", "seed"))
-    pairs, methods = (list(map(int, arguments.pairs.split(","))), arguments.methods.split(","))
-    for pair in pairs if "words" in methods else ():
+    for pair in arguments.pairs if "words" in arguments.methods else ():
         results.part(("words", pair, 0, 0), lambda p=pair: words(data, p))
-    for seed in map(int, arguments.seeds.split(",")):
-        for topics in map(int, arguments.topics.split(",")):
-            for pair in pairs:
-                for method in methods:
-                    if method != "words":
-                        place = method, pair, topics, seed
-                        results.part(place, lambda m=place: facets(m[0], data, m[1], m[2], m[3]))
+    methods = [method for method in arguments.methods if method != "words"]
+    for seed, topics, pair, method in itertools.product(arguments.seeds, arguments.topics, arguments.pairs, methods):
+        task = method, data, pair, topics, seed
+        results.part((method, pair, topics, seed), lambda task=task: facets(*task))
 
 
 if __name__ == "__main__":

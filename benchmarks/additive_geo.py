@@ -17,13 +17,14 @@ penalty by leave-one-out; "mean place": of the training authors.
 
 from __future__ import annotations
 
-import argparse
+import itertools
 import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from measuring import Results, add_options, cell, circumstances, frame, show, table_of
+from additive import zeros_of
+from measuring import Results, asked, cell, largest_fall, shown, table_of
 from scipy import sparse
 
 PACKAGES = ("topiczoo", "jax", "numpyro", "scikit-learn")
@@ -74,12 +75,10 @@ def sage(data, topics, regions, seed):
     fit = inference.vem(models.sage_geo, corpus[train], places[train], seed=seed, progress_bar=False, **VEM, **story)
     trained = time.perf_counter()
     told = fit.predict(corpus[test], rule="plug-in")
-    bound = np.array(fit.info["bound"])
     return {
         **errors(told.mean, places[test]), **errors(nearest_draw(told.draws), places[test], ", nearest draw"),
         "found": len(centres), "training": trained - began, "test": time.perf_counter() - trained,
-        "largest fall": float((-np.diff(bound) / np.abs(bound[1:])).max(initial=0.0)),
-        **{f"zeros {name}": models.share_of_zeros(fit.means[f"{name}_deviation"]) for name in ("topic", "label", "joint")},
+        "largest fall": largest_fall(fit), **zeros_of(fit),
     }  # fmt: skip
 
 
@@ -112,31 +111,20 @@ def table(found):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", default="../shared/data")
-    parser.add_argument("--methods", default="mean place,ridge,sage")
-    parser.add_argument("--topics", default="1,5,10")
-    parser.add_argument("--regions", default="0")
-    parser.add_argument("--seeds", default="0,1,2")
-    parser.add_argument("--validate", action="store_true")
-    add_options(parser)
-    arguments = parser.parse_args()
-    if arguments.files:
-        text = f"`python benchmarks/additive_geo.py --into FILE`, shown by {circumstances(__file__, PACKAGES)}"
-        text += f"\n\n{table(frame(arguments.files))}\n\nMean ± standard deviation (number of starts)."
-        show(text, "Where authors write from", arguments.write)
+    choices = {"topics": (1, 5, 10), "regions": (0,), "seeds": range(3), "validate": False}
+    arguments = asked(__doc__, data="../shared/data", methods=("mean place", "ridge", "sage"), **choices)
+    if shown(arguments, __file__, PACKAGES, table, "Where authors write from", "starts"):
         return
     results = Results(arguments.into, ("method", "topics", "regions", "validate", "seed"))
-    for seed in map(int, arguments.seeds.split(",")):
+    for seed in arguments.seeds:
         data = load(arguments.data, arguments.validate, seed)
         for method, task in (("mean place", mean_place), ("ridge", ridge)):
-            if method in arguments.methods.split(","):
+            if method in arguments.methods:
                 results.part((method, 0, 0, arguments.validate, seed), lambda t=task, d=data: t(d))
-        for topics in map(int, arguments.topics.split(",")):
-            for regions in map(int, arguments.regions.split(",")):
-                if "sage" in arguments.methods.split(","):
-                    place = "sage", topics, regions, arguments.validate, seed
-                    results.part(place, lambda p=place, d=data: sage(d, p[1], p[2], p[4]))
+        for topics, regions in itertools.product(arguments.topics, arguments.regions):
+            if "sage" in arguments.methods:
+                place, task = ("sage", topics, regions, arguments.validate, seed), (data, topics, regions, seed)
+                results.part(place, lambda task=task: sage(*task))
 
 
 if __name__ == "__main__":

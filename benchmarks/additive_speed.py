@@ -13,14 +13,12 @@ from __future__ import annotations
 import argparse
 import json
 import resource
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
-from measuring import Results, add_options, circumstances, frame, show, table_of
+from measuring import Results, add_options, circumstances, frame, run_part, show, table_of
 
 PACKAGES = ("topiczoo", "jax", "numpyro")
 TERMS = (5_000, 10_000, 20_000, 40_000, 60_000)
@@ -74,14 +72,6 @@ def facets(num_terms):
     }  # fmt: skip
 
 
-def alone(method, num_terms):
-    """A part in a process of its own."""
-    done = subprocess.run([sys.executable, __file__, "--part", method, str(num_terms)], capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(done.stderr[-2000:])
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def table(found):
     def shown(value, form):
         return f"{value:{form}}" if value > 0 else ""
@@ -100,12 +90,12 @@ def table(found):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", nargs=2, default=None, help=argparse.SUPPRESS)
+    parser.add_argument("--part", choices=("classes", "facets"), help="run one, in this process")
+    parser.add_argument("--terms", type=int, default=TERMS[-1])
     add_options(parser)
     arguments = parser.parse_args()
     if arguments.part:
-        method, num_terms = arguments.part
-        print(json.dumps({"classes": classes, "facets": facets}[method](int(num_terms))))
+        print(json.dumps({"classes": classes, "facets": facets}[arguments.part](arguments.terms)))
         return
     if arguments.files:
         text = f"`python benchmarks/additive_speed.py --into FILE`, shown by {circumstances(__file__, PACKAGES)}"
@@ -113,7 +103,7 @@ def main() -> None:
         return
     results = Results(arguments.into, ("method", "terms"))
     for place in [*(("classes", terms) for terms in TERMS), ("facets", TERMS[-1])]:
-        results.part(place, lambda p=place: alone(*p))
+        results.part(place, lambda p=place: run_part(__file__, p[0], terms=p[1]))
 
 
 if __name__ == "__main__":

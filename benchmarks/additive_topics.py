@@ -20,12 +20,12 @@ mean over topics), as a share of all terms'; tenths of the terms go from those o
 
 from __future__ import annotations
 
-import argparse
+import itertools
 import time
 from pathlib import Path
 
 import numpy as np
-from measuring import Results, add_options, cell, circumstances, frame, show, table_of
+from measuring import Results, asked, cell, shown, table_of
 from scipy import sparse
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
@@ -171,24 +171,14 @@ def table(found):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", default="../shared/data")
-    parser.add_argument("--methods", default=",".join(METHODS))
-    parser.add_argument("--topics", default="10,25,50")
-    parser.add_argument("--seeds", default="0,1,2,3,4")
-    add_options(parser)
-    arguments = parser.parse_args()
-    if arguments.files:
-        text = f"`python benchmarks/additive_topics.py --into FILE`, shown by {circumstances(__file__, PACKAGES)}"
-        text += f"\n\n{table(frame(arguments.files))}\n\nMean ± standard deviation (number of seeds)."
-        show(text, "Sparse additive topics, NIPS papers", arguments.write)
+    choices = {"topics": (10, 25, 50), "seeds": range(5)}
+    arguments = asked(__doc__, data="../shared/data", methods=tuple(METHODS), **choices)
+    if shown(arguments, __file__, PACKAGES, table, "Sparse additive topics, NIPS papers", "seeds"):
         return
     results = Results(arguments.into, ("method", "topics", "seed"))
-    for seed in map(int, arguments.seeds.split(",")):
-        for topics in map(int, arguments.topics.split(",")):
-            for method in arguments.methods.split(","):
-                place = method, topics, seed
-                results.part(place, lambda p=place: part(p[0], arguments.data, p[1], p[2]))
+    for seed, topics, method in itertools.product(arguments.seeds, arguments.topics, arguments.methods):
+        task = method, arguments.data, topics, seed
+        results.part((method, topics, seed), lambda task=task: part(*task))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from measuring import Results, add_options, cell, circumstances, frame, show, table_of
+from measuring import Results, add_options, cell, circumstances, frame, largest_fall, show, table_of
 from responses import baselines
 from scipy import sparse
 
@@ -113,11 +113,10 @@ def supervised(method, corpus, label, classes, train, test, topics, settings, se
     fit = engine(story, corpus[train], label[train], **steps, **arguments, seed=seed, progress_bar=False)
     trained = time.perf_counter()
     found = fit.predict(corpus[test], rule="posterior" if method == "gibbs" else "plug-in")
-    bound = np.array(fit.info.get("bound", [np.nan]))
     row = {
         "accuracy": float(np.mean(found.label == label[test])), "training": trained - began,
         "test": time.perf_counter() - trained, "support vectors": fit.info.get("support_vectors"),
-        "largest fall": float((-np.diff(bound) / np.abs(bound[1:])).max(initial=0.0)) if len(bound) > 1 else None,
+        "largest fall": largest_fall(fit),
     }  # fmt: skip
     return row | ({} if method in ("gibbs", "disclda") else {"entropy": spread_of(fit, corpus[test])})
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import importlib.metadata
+import itertools
 import json
 import os
 import platform
@@ -94,6 +96,40 @@ def add_options(parser):
     parser.add_argument("--into", type=Path, help="where results go, one line each; what is there is not run again")
     parser.add_argument("--from", dest="files", nargs="*", type=Path, help="show results of earlier runs")
     parser.add_argument("--write", action="store_true", help="put what is shown into results.md")
+
+
+def asked(doc, **choices):
+    """The arguments of a benchmark: lists where the default is one, and the options of every benchmark."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in choices.items():
+        if isinstance(default, bool):
+            parser.add_argument(f"--{name}", action="store_true")
+        elif isinstance(default, str):
+            parser.add_argument(f"--{name}", default=default)
+        else:
+            kind = type(default[0])
+            parser.add_argument(
+                f"--{name}", default=list(default), type=lambda text, kind=kind: list(map(kind, text.split(",")))
+            )
+    add_options(parser)
+    return parser.parse_args()
+
+
+def shown(arguments, script, packages, table, title, repeats):
+    """Whether results of earlier runs are asked for: then they are shown."""
+    if not arguments.files:
+        return False
+    text = f"`python benchmarks/{Path(script).name} --into FILE`, shown by {circumstances(script, packages)}"
+    text += f"\n\n{table(frame(arguments.files))}\n\nMean ± standard deviation (number of {repeats})."
+    show(text, title, arguments.write)
+    return True
+
+
+def largest_fall(fit):
+    """Of the bound in an iteration, as a share of itself; None where there is no bound."""
+    bound = fit.info.get("bound", ())
+    falls = [(before - after) / abs(after) for before, after in itertools.pairwise(bound)]
+    return max(0.0, *map(float, falls)) if falls else None
 
 
 def circumstances(script, packages):

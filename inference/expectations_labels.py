@@ -26,12 +26,11 @@ from topiczoo.corpora.layouts import distinct_pairs, documents
 
 from .additive_site import dealt_counts, warmed_up
 from .blocks import LabelBlock
-from .expectations import Marginals, Settings, dirichlet_bound, expected_log, fit_alpha, refuse
+from .expectations import Marginals, Settings, expected_log, fit_alpha, refuse
 from .expectations_words import read_words
 from .reading import LABEL, Reading
 from .running import Answer, run, total
-from .sweep import mesh_of_devices
-from .word_steps import first_gamma, pair_blocks, settle
+from .word_steps import e_step, first_gamma, pair_blocks
 
 Points = dict[str, np.ndarray]
 
@@ -107,16 +106,13 @@ class LatentLabels:
 
     def expect(self, state: LabelsState, fresh: bool) -> LabelsState:
         log_mean = jnp.asarray(np.swapaxes(self.topics.log_mean(state.topics), -1, -2), jnp.float32)  # [labels, V, K]
-        alpha = jnp.broadcast_to(jnp.asarray(state.alpha, jnp.float32), (len(self.lengths), log_mean.shape[-1]))
         limits = self.settings.e_tolerance, self.settings.e_iterations
-        where: dict[str, Any] = {"deepest": self.pairs.deepest, "mesh": mesh_of_devices()}
         gammas, bounds = [], []
         for j in range(len(log_mean)):
-            start = first_gamma(alpha, self.lengths) if fresh else state.gamma[j]
-            gamma, words, _ = settle(self.pairs, log_mean[j], alpha, start, *limits, **where)
+            start = first_gamma(state.alpha, self.lengths) if fresh else state.gamma[j]
+            gamma, bound, _ = e_step(self.pairs, log_mean[j], state.alpha, start, limits)
             gammas.append(gamma)
-            posterior = np.asarray(gamma, np.float64)
-            bounds.append(np.asarray(words, np.float64) + dirichlet_bound(np.asarray(alpha, np.float64), posterior))
+            bounds.append(bound)
         joint = np.stack(bounds) + np.asarray(self._evidence(state.points, *self.data), np.float64)
         bound = logsumexp(joint, axis=0)
         shares = np.exp(joint - bound)
@@ -124,7 +120,7 @@ class LatentLabels:
         for j, gamma in enumerate(gammas):
             weight = jnp.append(jnp.asarray(shares[j], jnp.float32), 0.0)[self.place_of]
             weighted = self.pairs._replace(repeats=self.pairs.repeats * weight)
-            counts.append(settle(weighted, log_mean[j], alpha, gamma, 0.0, 0, **where)[2].T)
+            counts.append(e_step(weighted, log_mean[j], state.alpha, gamma, (0.0, 0))[2].T)
         expected = np.asarray(jnp.stack(counts), np.float64)
         return state._replace(gamma=jnp.stack(gammas), shares=shares, counts=expected, bound=bound)
 

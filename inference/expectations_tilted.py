@@ -13,12 +13,12 @@ import numpy as np
 
 from topiczoo.corpora.layouts import distinct_pairs
 
-from .expectations import Settings, dirichlet_bound, expected_log, fit_alpha, refuse
+from .expectations import Settings, expected_log, fit_alpha, refuse
 from .expectations_words import read_words
 from .margin_solvers import Loss, Solution, n_slack, one_slack
 from .reading import Reading
 from .sweep import mesh_of_devices
-from .word_steps import first_gamma, pair_blocks, settle
+from .word_steps import e_step, first_gamma, pair_blocks
 
 WIDER, NARROWER = 1.5, 0.3  # a document's next step, where the last one served it and where it did not
 
@@ -47,22 +47,14 @@ class TiltedWords:
         """E[log beta], [V, K]."""
         return jnp.asarray(self.topics.log_mean(state.topics).T, jnp.float32)
 
-    def prior(self, state: Any) -> jax.Array:
-        """alpha of every document, [D, K]."""
-        return jnp.broadcast_to(jnp.asarray(state.alpha, jnp.float32), (len(self.lengths), self.num_topics))
-
     def first_gamma(self, state: Any, fresh: bool) -> jax.Array:
         """Where an E-step starts, [D, K]: afresh, or where the last one ended."""
-        return first_gamma(self.prior(state), self.lengths) if fresh or state.gamma is None else state.gamma
+        return first_gamma(state.alpha, self.lengths) if fresh or state.gamma is None else state.gamma
 
     def settled(self, state: Any, gamma: jax.Array, tilt: np.ndarray, steps: int) -> Any:
         """The state with gamma, expected counts and the documents' part of the words' bound, under a tilt."""
-        weight, limits = jnp.asarray(tilt, jnp.float32), (self.settings.e_tolerance, steps)
-        found = settle(self.pairs, self.log_beta(state), self.prior(state), gamma, *limits, weight, **self.where)
-        gamma, words, counts = found
-        posterior = np.asarray(gamma, np.float64)
-        gained = ((posterior - state.alpha) * tilt).sum(1)  # by the tilt, which is no part of the bound of the words
-        bound = np.asarray(words, np.float64) - gained + dirichlet_bound(state.alpha, posterior)
+        limits = self.settings.e_tolerance, steps
+        gamma, bound, counts = e_step(self.pairs, self.log_beta(state), state.alpha, gamma, limits, tilt)
         return state._replace(gamma=gamma, counts=np.asarray(counts, np.float64).T, words=bound)
 
     def guarded(self, state: Any, target: np.ndarray, fresh: bool) -> Any:

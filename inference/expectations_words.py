@@ -17,7 +17,6 @@ from .expectations import (
     Marginals,
     Settings,
     concentrations,
-    dirichlet_bound,
     expected_log,
     fit_alpha,
     refuse,
@@ -27,8 +26,7 @@ from .expectations_additive import additive_topics
 from .expectations_counted import counted_sites
 from .reading import LABEL, Reading
 from .running import Answer, run
-from .sweep import mesh_of_devices
-from .word_steps import first_gamma, pair_blocks, settle
+from .word_steps import e_step, first_gamma, pair_blocks
 
 
 class WordsState(NamedTuple):
@@ -70,14 +68,11 @@ class Words:
     def expect(self, state: WordsState, fresh: bool) -> WordsState:
         log_mean = np.swapaxes(self.topics.log_mean(state.topics), -1, -2)  # [..., V, K]
         log_beta = jnp.asarray(log_mean.reshape(-1, log_mean.shape[-1]), jnp.float32)
-        alpha = jnp.broadcast_to(jnp.asarray(state.alpha, jnp.float32), (len(self.lengths), self.shape[-2]))
-        start = first_gamma(alpha, self.lengths) if fresh else state.gamma
+        start = first_gamma(state.alpha, self.lengths) if fresh else state.gamma
         limits = self.settings.e_tolerance, self.settings.e_iterations
-        where: dict[str, Any] = {"deepest": self.pairs.deepest, "mesh": mesh_of_devices()}
-        gamma, words, counts = settle(self.pairs, log_beta, alpha, start, *limits, **where)
-        bound = np.asarray(words, np.float64) + dirichlet_bound(state.alpha, np.asarray(gamma, np.float64))
-        counts = np.swapaxes(np.asarray(counts, np.float64).reshape(log_mean.shape), -1, -2)
-        return state._replace(gamma=gamma, counts=counts, bound=bound)
+        gamma, bound, counts = e_step(self.pairs, log_beta, state.alpha, start, limits)
+        expected = np.swapaxes(np.asarray(counts, np.float64).reshape(log_mean.shape), -1, -2)
+        return state._replace(gamma=gamma, counts=expected, bound=bound)
 
     def maximise(self, state: WordsState, fresh: bool) -> WordsState:
         alpha = state.alpha

@@ -70,9 +70,9 @@ def pointwise(
     if not names:
         if (above := label_above((blind := Folding(fit, corpus)).reading, fit.sites)) is not None:
             classes = ClassPosterior(blind, above)
-            if above not in fit.sites:
+            if classes.answers == [above]:
                 return _from_above(classes, codes_of(fit.classes, y), most_draws, progress_bar)
-            if classes.generated:
+            if classes.answers:
                 return _generated(classes, folding, most_draws, progress_bar)
         raise ValueError(
             f"The story {fit.story.name!r} has no response that follows from topics; there is no p(y_d | w_d)."
@@ -124,7 +124,7 @@ def pointwise(
 
 def _generated(classes: ClassPosterior, folding: Folding, most_draws: int, progress_bar: bool) -> Pointwise:
     """log p(y_d | w_d, phi_s) = log sum_c p(c | w_d, phi_s) p(y_d | c, phi_s) of what a latent class generates."""
-    reading, names = folding.reading, classes.generated
+    reading, names = folding.reading, classes.answers
     seen = observed(reading)
     check_support(reading, seen)
 
@@ -134,8 +134,8 @@ def _generated(classes: ClassPosterior, folding: Folding, most_draws: int, progr
 
         def one(label: jax.Array) -> dict[str, jax.Array]:
             tried = {**values, classes.site: jnp.full(len(classes.lengths), label)}
-            answers = {name: Answer(lambda theta: theta) for name in names}
-            return {name: reading.document_terms([name], corpus, y, tried, answers[name]) for name in names}
+            answer = Answer(lambda theta: theta)
+            return {name: reading.document_terms([name], corpus, y, tried, answer) for name in names}
 
         return jax.lax.map(one, jnp.asarray(classes.classes))  # each [classes, documents]
 

@@ -21,7 +21,7 @@ from .folding import Folding, responses
 from .intervals import Calibration, bounds, calibrated
 from .running import Answer, run
 from .sweep import read_weights
-from .upstream import ClassPosterior, label_above
+from .upstream import ClassPosterior, answers, label_above
 from .word_steps import fold_in
 
 if TYPE_CHECKING:
@@ -118,13 +118,10 @@ def predict(
     if most_draws is None:
         most_draws = _affordable(folding, num_burn) if above is None else FEW_DRAWS
     settings: dict[str, Any] = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn}
-    nothing = f"The story {fit.story.name!r} has no response; use transform for topic proportions."
-    if above is None and not responses(folding.reading):
-        raise ValueError(nothing)
+    if not (responses(folding.reading) if above is None else answers(folding, above)):
+        raise ValueError(f"The story {fit.story.name!r} has no response; use transform for topic proportions.")
     if above is not None:
         parts = _parts_from_above(folding, above, rule, settings, progress_bar)
-        if not parts[0]:
-            raise ValueError(nothing)
     else:
         parts = (_posterior_parts if rule == "posterior" else _plug_in_parts)(folding, settings, progress_bar)
     predictions = {name: as_prediction(name, corpus, [part[name] for part in parts], folding) for name in parts[0]}

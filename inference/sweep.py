@@ -41,11 +41,18 @@ class Weights(NamedTuple):
     coefficients: tuple[jax.Array, ...]  # the eta of each `zbar @ eta`, each [topics, ...]
 
 
-def read_weights(reading: Reading, corpus: Documents, y: Any, values: dict, collapsed: bool) -> Weights:
+def read_weights(
+    reading: Reading, corpus: Documents, y: Any, values: dict, collapsed: bool, one_label: bool = False
+) -> Weights:
     """Run the story once to see what it gives to draw_words and what it multiplies zbar with.
 
-    Where topics are a label's, the documents are taken to share the first one's label.
+    Topics of a label are those of the documents' ``one_label``, where they share one.
     """
+    if reading.has_labels and not one_label:
+        raise ValueError(
+            f"In the story {reading.story.name!r} topics are those of a label, which new documents do not come with; "
+            "predict and transform weigh all labels, nothing else does."
+        )
     answer = Answer(zbar=lambda theta: jnp.zeros_like(theta))
     trace = run(reading.story, corpus, y, values, answer)
     if collapsed:

@@ -19,11 +19,10 @@ from scipy.special import softmax
 from topiczoo.corpora.layouts import distinct_pairs
 
 from .blocks import LabelBlock
-from .expectations import dirichlet_bound
 from .reading import Reading
 from .running import Answer, run
-from .sweep import mesh_of_devices, read_weights
-from .word_steps import first_gamma, pair_blocks, settle
+from .sweep import read_weights
+from .word_steps import e_step, first_gamma, pair_blocks
 
 if TYPE_CHECKING:
     from .folding import Folding
@@ -47,11 +46,22 @@ def label_above(reading: Reading, drawn: Collection[str]) -> str | None:
     return None
 
 
+def answers(folding: Folding, site: str) -> list[str]:
+    """What is predicted where a class stands above the words: the class, or where the fit has never seen classes what they
+    generate, sites of documents beside theta that depend on the class and that nothing reads."""
+    reading, drawn = folding.reading, folding.fit.sites
+    if site not in drawn:
+        return [site]
+    found = sorted(reading.children([site]) - {site, reading.theta, *drawn})
+    return [name for name in found if reading.children([name]) == {name}]
+
+
 class ClassPosterior:
     """The classes of some documents, and their topics given each class."""
 
     def __init__(self, folding: Folding, site: str) -> None:
         self.folding, self.site, self.reading = folding, site, folding.reading
+        self.answers = answers(folding, site)
         self.classes = np.arange(len(self.reading.latent[site].fn.enumerate_support(expand=False)))
         corpus = self.reading.corpus
         self.lengths = corpus.lengths.astype(np.float32)
@@ -68,7 +78,7 @@ class ClassPosterior:
     def _weights_and_prior(self, corpus: Any, values: dict, label: jax.Array) -> tuple:
         """log beta [V, K], alpha [D, K] and log p(c) [D] given the class."""
         values = self._values(values, label)
-        weights = read_weights(self.reading, corpus, None, values, collapsed=True)
+        weights = read_weights(self.reading, corpus, None, values, collapsed=True, one_label=True)
         prior = self.reading.document_terms([self.site], corpus, None, values, Answer(lambda theta: theta))
         shape = len(self.lengths), self.reading.num_topics
         return jnp.log(weights.term_topic[:-1]), jnp.broadcast_to(weights.proportions, shape), prior
@@ -79,12 +89,10 @@ class ClassPosterior:
         if not self.reading.has_words:
             return np.asarray(self._joint(corpus, self._values(values, 0)), float), None
         joint, proportions = [], []
-        where: dict[str, Any] = {"deepest": self.pairs.deepest, "mesh": mesh_of_devices()}
         for label in self.classes:
             log_beta, alpha, prior = self._read(corpus, values, label)
-            gamma, words, _ = settle(self.pairs, log_beta, alpha, first_gamma(alpha, self.lengths), *LIMITS, **where)
+            gamma, bound, _ = e_step(self.pairs, log_beta, alpha, first_gamma(alpha, self.lengths), LIMITS)
             posterior = np.asarray(gamma, float)
-            bound = np.asarray(words, float) + dirichlet_bound(np.asarray(alpha, float), posterior)
             joint.append(np.asarray(prior, float) + bound)
             proportions.append(posterior / posterior.sum(1, keepdims=True))
         return np.stack(joint, 1), np.stack(proportions)
@@ -96,24 +104,15 @@ class ClassPosterior:
         return shares, None if proportions is None else np.einsum("dc,cdk->dk", shares, proportions)
 
     def part(self, key: jax.Array, values: dict, repeats: int) -> dict[str, dict]:
-        """The response at given values, as :func:`.prediction.as_prediction` wants it.
-
-        It is the class itself, or where the fit has never seen classes what else they generate.
-        """
+        """The response at given values, as :func:`.prediction.as_prediction` wants it."""
         shares, _ = self(values)
-        if self.site in self.folding.fit.sites:
+        if self.answers != [self.site]:
             return jax.tree.map(
                 np.asarray, self._generated(self.folding.corpus, values, key, jnp.asarray(shares), repeats)
             )
         draws = jax.random.categorical(key, jnp.log(shares), shape=(repeats, len(shares)))
         told = {"draw": np.asarray(draws), "mean": shares @ self.classes, "probabilities": shares}
         return {self.site: told}
-
-    @cached_property
-    def generated(self) -> list[str]:
-        """Sites of documents beside theta that depend on the class, and that nothing reads."""
-        reading, known = self.reading, {self.site, self.reading.theta, *self.folding.fit.sites}
-        return [name for name in sorted(reading.children([self.site]) - known) if reading.children([name]) == {name}]
 
     @cached_property
     def _generated(self) -> Any:
@@ -125,17 +124,17 @@ class ClassPosterior:
             def drawn(key: jax.Array) -> dict:
                 label_key, key = jax.random.split(key)
                 label = jax.random.categorical(label_key, jnp.log(shares))
-                return {name: once(key, label)[name]["value"] for name in self.generated}
+                return {name: once(key, label)[name]["value"] for name in self.answers}
 
             def means(label: jax.Array) -> dict:
                 trace = once(key, jnp.full(len(self.lengths), label))
-                return {name: trace[name]["fn"].mean for name in self.generated}
+                return {name: trace[name]["fn"].mean for name in self.answers}
 
             draws = jax.vmap(drawn)(jax.random.split(key, repeats))
             of_classes = jax.lax.map(means, jnp.asarray(self.classes))
             return {
                 name: {"draw": draws[name], "mean": jnp.einsum("dc,cd...->d...", shares, of_classes[name])}
-                for name in self.generated
+                for name in self.answers
             }
 
         return jax.jit(respond, static_argnums=4)

@@ -17,6 +17,7 @@ from jax.sharding import Mesh
 
 from topiczoo.corpora.layouts import Blocks, Documents, Pairs, token_blocks
 
+from .expectations import dirichlet_bound
 from .special import digamma, gammaln
 from .sweep import CHUNK, look_up, mesh_of_devices, over_shards, room, with_margin
 
@@ -179,6 +180,22 @@ class Chunk(NamedTuple):
         return counts.at[self.terms].add(self.counted, mode="promise_in_bounds")
 
 
+def e_step(
+    pairs: PairBlocks, log_beta: jax.Array, alpha: Any, gamma: jax.Array, limits: tuple, tilt: np.ndarray | None = None
+) -> tuple[jax.Array, np.ndarray, jax.Array]:
+    """:func:`settle` on all devices: gamma [D, K], each document's whole part of the bound [D], expected counts [V, K].
+
+    ``alpha`` is [K] or [D, K], ``limits`` are tolerance and iterations. What words gain by a tilt is no part of the bound.
+    """
+    of_documents = jnp.broadcast_to(jnp.asarray(alpha, jnp.float32), gamma.shape)
+    weight = None if tilt is None else jnp.asarray(tilt, jnp.float32)
+    shared: dict[str, Any] = {"deepest": pairs.deepest, "mesh": mesh_of_devices()}
+    gamma, words, counts = settle(pairs, log_beta, of_documents, gamma, *limits, weight, **shared)
+    prior, posterior = np.asarray(alpha, np.float64), np.asarray(gamma, np.float64)
+    bound = np.asarray(words, np.float64) + dirichlet_bound(prior, posterior)
+    return gamma, bound if tilt is None else bound - ((posterior - prior) * tilt).sum(1), counts
+
+
 def fold_in(
     beta: jax.Array,
     alpha: jax.Array,
@@ -198,12 +215,12 @@ def fold_in(
     log_beta = jnp.log(jnp.maximum(beta, jnp.finfo(jnp.float32).tiny)).T
     alpha = jnp.broadcast_to(jnp.asarray(alpha, jnp.float32), (documents.num_documents, num_topics))
     start = first_gamma(alpha, documents.lengths)
-    limits = e_tolerance, e_iterations
-    gamma, _, _ = settle(pairs, log_beta, alpha, start, *limits, deepest=pairs.deepest, mesh=mesh_of_devices())
+    gamma, _, _ = e_step(pairs, log_beta, alpha, start, (e_tolerance, e_iterations))
     return gamma, (gamma - alpha) / jnp.maximum(documents.lengths, 1.0)[:, None]
 
 
-def first_gamma(alpha: jax.Array, lengths: Any) -> jax.Array:
-    """gamma [D, K] before anything is known: words have topics as the prior has them. Even topics would be a trap where some
-    documents may hardly take some of them."""
-    return alpha * (1 + jnp.asarray(lengths, jnp.float32) / alpha.sum(-1))[:, None]
+def first_gamma(alpha: Any, lengths: Any) -> jax.Array:
+    """gamma [D, K] before anything is known, alpha [K] or [D, K]: words have topics as the prior has them. Even topics would
+    be a trap where some documents may hardly take some of them."""
+    alpha, lengths = (jnp.asarray(part, jnp.float32) for part in (alpha, lengths))
+    return alpha * (1 + lengths[:, None] / alpha.sum(-1, keepdims=True))

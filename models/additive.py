@@ -56,7 +56,9 @@ def sage_topics(corpus, *, background, num_topics=20, alpha=0.1, prior="jeffreys
     draw_words(corpus, theta, beta)
 
 
-def sage_facets(corpus, y=None, *, background, outputs, num_topics=20, alpha=0.1, prior="jeffreys", scale=3.0):
+def sage_facets(
+    corpus, y=None, *, background, outputs, num_topics=20, alpha=0.1, prior="jeffreys", scale=3.0, interactions=True
+):
     """y_d ~ Cat(1 / J);  theta_d ~ Dir(alpha);  beta_jk = softmax(background + topic_k + label_j + joint_jk);
 
     z_dn ~ Cat(theta_d);  w_dn ~ Cat(beta_{y_d, z_dn}), with deviations topic_ki, label_ji, joint_jki ~ prior.
@@ -70,11 +72,12 @@ def sage_facets(corpus, y=None, *, background, outputs, num_topics=20, alpha=0.1
     alpha         alpha            Dirichlet prior of a document's proportions; one number, or one a topic
     prior         p(eta)           of a term's deviation: "jeffreys", 1 / abs(eta), or "laplace"
     scale         1/sqrt(2 gamma)  of "laplace"
+    interactions  eta^(I)          whether there are joint_jk
     ============  ===============  =========================================
 
     The sites topic_deviation, label_deviation and joint_deviation are eta^(T), eta^(A) and eta^(I).
     """
-    beta = _facets(outputs, num_topics, corpus, background, prior, scale)
+    beta = _facets(outputs, num_topics, corpus, background, prior, scale, interactions)
     with numpyro.plate("documents", corpus.num_documents):
         y = numpyro.sample("y", dist.Categorical(jnp.full(outputs, 1 / outputs)), obs=y)
         theta = numpyro.sample("theta", dist.Dirichlet(jnp.full(num_topics, alpha)))
@@ -123,7 +126,7 @@ def _components(plate, number, corpus, background, prior, scale):
     return jax.nn.softmax(background + deviation)
 
 
-def _facets(num_labels, num_topics, corpus, background, prior, scale):
+def _facets(num_labels, num_topics, corpus, background, prior, scale, interactions=True):
     """beta [labels, topics, terms]: deviations of topics, of labels and of both, added to the background."""
     background, deviations = _checked(corpus, background, prior, scale)
     topics, labels = numpyro.plate("topics", num_topics, dim=-1), numpyro.plate("labels", num_labels, dim=-2)
@@ -131,6 +134,8 @@ def _facets(num_labels, num_topics, corpus, background, prior, scale):
         topic = numpyro.sample("topic_deviation", deviations)  # [topics, terms]
     with labels:
         label = numpyro.sample("label_deviation", deviations)  # [labels, 1, terms]
+    if not interactions:
+        return jax.nn.softmax(background + topic + label)
     with topics, labels:
         joint = numpyro.sample("joint_deviation", deviations)  # [labels, topics, terms]
     return jax.nn.softmax(background + topic + label + joint)
