@@ -110,9 +110,9 @@ class LatentLabels:
         gammas, bounds = [], []
         for j in range(len(log_mean)):
             start = first_gamma(state.alpha, self.lengths) if fresh else state.gamma[j]
-            gamma, bound, _ = e_step(self.pairs, log_mean[j], state.alpha, start, limits)
-            gammas.append(gamma)
-            bounds.append(bound)
+            found = e_step(self.pairs, log_mean[j], state.alpha, start, limits, counted=False)
+            gammas.append(found.gamma)
+            bounds.append(found.bound)
         joint = np.stack(bounds) + np.asarray(self._evidence(state.points, *self.data), np.float64)
         bound = logsumexp(joint, axis=0)
         shares = np.exp(joint - bound)
@@ -120,7 +120,7 @@ class LatentLabels:
         for j, gamma in enumerate(gammas):
             weight = jnp.append(jnp.asarray(shares[j], jnp.float32), 0.0)[self.place_of]
             weighted = self.pairs._replace(repeats=self.pairs.repeats * weight)
-            counts.append(e_step(weighted, log_mean[j], state.alpha, gamma, (0.0, 0))[2].T)
+            counts.append(e_step(weighted, log_mean[j], state.alpha, gamma, (0.0, 0)).counts.T)
         expected = np.asarray(jnp.stack(counts), np.float64)
         return state._replace(gamma=jnp.stack(gammas), shares=shares, counts=expected, bound=bound)
 

@@ -6,13 +6,14 @@ where L is the bound of the words. q(eta) is N(lambda, V), lambda a support vect
 (:mod:`.margin_solvers`), and V the prior's variances. The duals tilt the topics of every word of a document by
 -lambda a_d / N_d, equations 21 and 23. The duals belong to the topics as they were: taken whole, as in the paper, the tilt
 may raise the objective, and with a large weight and short documents it oscillates. So documents go towards it by steps that
-serve them (:meth:`.TiltedWords.guarded`); ``guarded=False`` is the paper's own.
+serve them (:meth:`MarginWords.expect`); ``guarded=False`` is the paper's own.
 
 A Laplace prior is a normal one whose variances follow the coefficients, V = nu sqrt(E[eta^2]).
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -29,6 +30,7 @@ from .margin_solvers import CRAMMER_SINGER, HINGES, TUBE, Loss, support_vectors
 from .reading import ZBAR, Reading
 from .running import Answer, run, unwrapped
 from .starting import topics_by_response
+from .word_steps import Rival
 
 LOSSES: dict[Any, Loss] = {
     EpsilonInsensitive: TUBE,
@@ -36,6 +38,7 @@ LOSSES: dict[Any, Loss] = {
     MultiClassHinge: CRAMMER_SINGER,
     OneAgainstAll: HINGES,
 }
+WIDER, NARROWER = 1.5, 0.3  # a document's next step, where the last one served it and where it did not
 SMALLEST_VARIANCE = 1e-6  # of a coefficient under a Laplace prior, in units of the prior's
 
 
@@ -117,7 +120,13 @@ class MarginState(NamedTuple):
     variance: np.ndarray  # [K, C]
     duals: np.ndarray  # [D, C], 0 where unlabelled
     tilt: np.ndarray  # [D, K], under which the words have their topics
-    step: np.ndarray  # [D], see TiltedWords.guarded
+    step: np.ndarray  # [D], the part of its way to a new tilt that a document tries next
+
+
+def _loss_of_tokens(loss: Loss, tokens: jax.Array, rows: tuple, shared: tuple) -> jax.Array:
+    """Of documents with expected tokens in each topic, [D]; 0 where unlabelled."""
+    (target, lengths, labelled), (coefficients, parameters) = rows, shared
+    return jnp.where(labelled, loss.value(tokens / lengths[:, None] @ coefficients, target, parameters), 0.0)
 
 
 class MarginWords(TiltedWords):
@@ -132,6 +141,10 @@ class MarginWords(TiltedWords):
                 reading, self.response.others[0], f"it is a second response beside the margin {self.response.name!r}"
             )
         self.refuse_others({self.response.name, self.response.eta}, "margin")
+        target = np.zeros(len(self.lengths), self.response.target.dtype)
+        target[self.labelled] = self.response.target
+        self.rows = jax.tree.map(jnp.asarray, (target, self.lengths.astype(np.float32), self.labelled))
+        self.loss = partial(_loss_of_tokens, self.response.loss)
 
     def start(self, rng: np.random.Generator) -> MarginState:
         """Coefficients 0, as in the paper; topics by the response, or uniform plus noise."""
@@ -165,7 +178,21 @@ class MarginWords(TiltedWords):
         return -(state.duals @ state.coefficients.T) / self.lengths[:, None]
 
     def expect(self, state: MarginState, fresh: bool) -> MarginState:
-        return self.guarded(state, self.tilt(state), fresh)
+        """An E-step that no document takes to its own loss.
+
+        A document's loss bends as its topics move, so that with the whole tilt it may end beyond the margin on the other
+        side. Each has a step size: it goes that part of the way from its old tilt to the new one, keeps its topics where its
+        share of the objective would fall, and then tries a smaller step.
+        """
+        target, start, steps = self.tilt(state), self.first_gamma(state, fresh), self.settings.e_iterations
+        if not self.settings.guarded:
+            return self.settled(state, start, target, steps)[0]._replace(tilt=target)
+        tilt = state.tilt + state.step[:, None] * (target - state.tilt)
+        shared = jnp.asarray(state.coefficients, jnp.float32), self.response.parameters
+        rival = Rival(self.first_gamma(state, False), state.tilt.astype(np.float32), self.rows, shared)
+        new, moved = self.settled(state, start, tilt, steps, rival=rival, loss=self.loss)
+        step = np.where(moved, np.minimum(1.0, WIDER * state.step), NARROWER * state.step)
+        return new._replace(tilt=np.where(moved[:, None], tilt, state.tilt), step=step)
 
     def maximise(self, state: MarginState, fresh: bool) -> MarginState:
         response, variance = self.response, state.variance
@@ -182,13 +209,8 @@ class MarginWords(TiltedWords):
 
     def losses(self, state: MarginState) -> np.ndarray:
         """Of each document, [D]; 0 where unlabelled."""
-        response, found = self.response, np.zeros(len(self.lengths))
-        scores = jnp.asarray(self.mean_topics(state)[self.labelled] @ state.coefficients, jnp.float32)
-        found[self.labelled] = response.loss.value(scores, jnp.asarray(response.target), response.parameters)
-        return found
-
-    def shares_of_documents(self, state: MarginState) -> np.ndarray:
-        return state.words - self.losses(state)
+        tokens, coefficients = state.gamma - state.alpha, jnp.asarray(state.coefficients, jnp.float32)
+        return np.asarray(self.loss(tokens, self.rows, (coefficients, self.response.parameters)), float)
 
     def margin_bound(self, state: MarginState) -> float:
         """Minus the machine's objective, at the normal prior with the variances of now."""

@@ -134,7 +134,7 @@ class MarginNormalWords(TiltedWords):
         mean_topics = self.mean_topics(new)
         for _ in range(ROUNDS):
             tilt = self.tilt(state, mean_topics)
-            new = self.settled(new, new.gamma, tilt, max(1, self.settings.e_iterations // ROUNDS))
+            new, _ = self.settled(new, new.gamma, tilt, max(1, self.settings.e_iterations // ROUNDS))
             mean_topics = (mean_topics + self.mean_topics(new)) / 2
         log_weight = digamma(new.gamma) - digamma(new.gamma.sum(-1, keepdims=True)) + jnp.asarray(tilt, jnp.float32)
         weight = jnp.asarray(np.where(self.labelled, self.lengths**-2, 0.0), jnp.float32)

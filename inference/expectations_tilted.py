@@ -15,12 +15,10 @@ from topiczoo.corpora.layouts import distinct_pairs
 
 from .expectations import Settings, expected_log, fit_alpha, refuse
 from .expectations_words import read_words
-from .margin_solvers import Loss, Solution, n_slack, one_slack
+from .margin_solvers import LOOSE_GAP, Loss, Solution, n_slack, one_slack
 from .reading import Reading
 from .sweep import mesh_of_devices
 from .word_steps import e_step, first_gamma, pair_blocks
-
-WIDER, NARROWER = 1.5, 0.3  # a document's next step, where the last one served it and where it did not
 
 
 class TiltedWords:
@@ -51,36 +49,14 @@ class TiltedWords:
         """Where an E-step starts, [D, K]: afresh, or where the last one ended."""
         return first_gamma(state.alpha, self.lengths) if fresh or state.gamma is None else state.gamma
 
-    def settled(self, state: Any, gamma: jax.Array, tilt: np.ndarray, steps: int) -> Any:
-        """The state with gamma, expected counts and the documents' part of the words' bound, under a tilt."""
+    def settled(
+        self, state: Any, gamma: jax.Array, tilt: np.ndarray, steps: int, **rivalry: Any
+    ) -> tuple[Any, np.ndarray]:
+        """The state with gamma, expected counts and the documents' part of the words' bound, and which documents moved."""
         limits = self.settings.e_tolerance, steps
-        gamma, bound, counts = e_step(self.pairs, self.log_beta(state), state.alpha, gamma, limits, tilt)
-        return state._replace(gamma=gamma, counts=np.asarray(counts, np.float64).T, words=bound)
-
-    def guarded(self, state: Any, target: np.ndarray, fresh: bool) -> Any:
-        """An E-step towards the tilt ``target`` that no document takes to its own loss.
-
-        A document's loss bends as its topics move, so that with the whole tilt it may end beyond the margin on the other
-        side. Each has a step size: it goes that part of the way from its old tilt to the new one, keeps its topics where its
-        share of the objective would fall, and then tries a smaller step.
-        """
-        first, steps = state.gamma is None, self.settings.e_iterations
-        tilt = target if first else state.tilt + state.step[:, None] * (target - state.tilt)
-        new = self.settled(state, self.first_gamma(state, fresh), tilt, steps)._replace(tilt=tilt)
-        if first or not self.settings.guarded:
-            return new
-        old = self.settled(state, state.gamma, state.tilt, 0)
-        better = self.shares_of_documents(new) >= self.shares_of_documents(old)
-        step = np.where(better, np.minimum(1.0, WIDER * state.step), NARROWER * state.step)
-        if better.all():
-            return new._replace(step=step)
-        gamma = jnp.where(better[:, None], new.gamma, old.gamma)
-        mixed = np.where(better[:, None], tilt, state.tilt)
-        return self.settled(state, gamma, mixed, 0)._replace(tilt=mixed, step=step)
-
-    def shares_of_documents(self, state: Any) -> np.ndarray:
-        """What each document adds to minus the objective, [D]."""
-        raise NotImplementedError
+        found = e_step(self.pairs, self.log_beta(state), state.alpha, gamma, limits, tilt, **rivalry)
+        counts = np.asarray(found.counts, np.float64).T
+        return state._replace(gamma=found.gamma, counts=counts, words=found.bound), found.moved
 
     def mean_topics(self, state: Any) -> np.ndarray:
         """E[zbar], [D, K]."""
@@ -99,7 +75,8 @@ class TiltedWords:
         """The machine of the labelled documents, from coefficients to start with, and duals of all, 0 where unlabelled."""
         duals = np.zeros_like(state.duals)
         if self.settings.slack == "one":
-            found = one_slack(loss, x, y, variance, parameters, start)
+            known = state.duals[self.labelled]
+            found = one_slack(loss, x, y, variance, parameters, known, first=start, gap=LOOSE_GAP)
         else:
             found = n_slack(loss, x, y, variance, parameters, state.duals[self.labelled])
         duals[self.labelled] = found.duals

@@ -70,9 +70,9 @@ class Words:
         log_beta = jnp.asarray(log_mean.reshape(-1, log_mean.shape[-1]), jnp.float32)
         start = first_gamma(state.alpha, self.lengths) if fresh else state.gamma
         limits = self.settings.e_tolerance, self.settings.e_iterations
-        gamma, bound, counts = e_step(self.pairs, log_beta, state.alpha, start, limits)
-        expected = np.swapaxes(np.asarray(counts, np.float64).reshape(log_mean.shape), -1, -2)
-        return state._replace(gamma=gamma, counts=expected, bound=bound)
+        found = e_step(self.pairs, log_beta, state.alpha, start, limits)
+        expected = np.swapaxes(np.asarray(found.counts, np.float64).reshape(log_mean.shape), -1, -2)
+        return state._replace(gamma=found.gamma, counts=expected, bound=found.bound)
 
     def maximise(self, state: WordsState, fresh: bool) -> WordsState:
         alpha = state.alpha

@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 GAP = 1e-4  # of the primal: where a solution is good enough
+LOOSE_GAP = 1e-2  # and where it is for a turn of EM by cutting planes, which come near soon and nearer late
 MOST_EPOCHS, MOST_CUTS, MOST_MOVES = 200, 150, 500
 
 
@@ -163,15 +164,26 @@ def _cut(loss: Loss, coefficients: jax.Array, x: jax.Array, y: jax.Array, parame
 
 def one_slack(
     loss: Loss, x: np.ndarray, y: np.ndarray, variance: np.ndarray, parameters: dict, start: np.ndarray | None = None,
-    *, gap: float = GAP,
+    *, first: np.ndarray | None = None, gap: float = GAP,
 ) -> Solution:  # fmt: skip
-    """Cutting planes: the loss of all documents is bounded from below by a plane at each place tried, ``start`` first."""
-    problem = jnp.asarray(x, jnp.float32), jnp.asarray(y), parameters
-    coefficients = np.zeros(variance.shape) if start is None else start
-    slopes, heights, duals = [np.zeros(variance.size)], [0.0], [np.zeros((len(x), variance.shape[1]), np.float32)]
-    shares, upper, best = np.ones(1), np.inf, coefficients
+    """Cutting planes: the loss of all documents is bounded from below by a plane at each place tried.
+
+    Any duals are such a plane, those to ``start`` with too: its height at 0 does not depend on features, so that duals found
+    under others, as of a machine solved before topics moved, still cut. ``first`` are coefficients to try first; the
+    solution is at least as good as they are.
+    """
+    features, targets = jnp.asarray(x, jnp.float32), jnp.asarray(y)
+    spread, shape = np.ravel(variance), variance.shape
+    duals = [np.zeros((len(x), shape[1]), np.float32)]
+    slopes, heights = [np.zeros(variance.size)], [0.0]
+    if start is not None:
+        duals.append(np.asarray(start, np.float32))
+        slopes.append(np.asarray(features.T @ duals[1], float).ravel())
+        heights.append(-float(loss.conjugate(jnp.asarray(duals[1]), targets, parameters).sum()))
+    shares, upper, best = np.eye(len(slopes))[-1], np.inf, np.zeros(shape)
+    coefficients = -(spread * slopes[-1]).reshape(shape) if first is None else first
     while True:
-        total, own, slope, height = _cut(loss, jnp.asarray(coefficients, jnp.float32), *problem)
+        total, own, slope, height = _cut(loss, jnp.asarray(coefficients, jnp.float32), features, targets, parameters)
         primal = float((coefficients**2 / variance).sum() / 2 + total)
         if primal < upper:
             upper, best = primal, coefficients
@@ -179,9 +191,9 @@ def one_slack(
         heights.append(float(height))
         duals.append(np.asarray(own))
         planes, offsets = np.array(slopes), np.array(heights)
-        gram = (planes * np.ravel(variance)) @ planes.T
+        gram = (planes * spread) @ planes.T
         shares = _best_shares(gram, offsets, np.append(shares, 0.0))
-        coefficients = -(np.ravel(variance) * (shares @ planes)).reshape(variance.shape)
+        coefficients = -(spread * (shares @ planes)).reshape(shape)
         lower = float(shares @ offsets - shares @ gram @ shares / 2)
         if upper - lower <= gap * abs(upper) or len(slopes) > MOST_CUTS:
             break

@@ -184,9 +184,14 @@ def plug_in_topics(folding: Folding, values: dict) -> tuple[jax.Array, jax.Array
         raise ValueError(
             f"rule 'plug-in' needs topics of words, and the story {fit.story.name!r} has one topic a document."
         )
-    weights = read_weights(reading, folding.corpus, None, values, collapsed=True)
-    paired = documents(reading.corpus, pairs=True)
-    gamma, phibar = fold_in(weights.term_topic[:-1].T, weights.proportions, paired)
+
+    @jax.jit
+    def topics(corpus: Documents, values: dict) -> tuple[jax.Array, jax.Array]:
+        weights = read_weights(reading, corpus, None, values, collapsed=True)
+        return weights.term_topic[:-1].T, weights.proportions
+
+    beta, alpha = topics(folding.corpus, values)
+    gamma, phibar = fold_in(beta, alpha, documents(reading.corpus, pairs=True))
     theta = gamma / gamma.sum(-1, keepdims=True)
     return theta, jnp.where(folding.corpus.lengths[:, None] > 0, phibar, theta)
 

@@ -91,9 +91,10 @@ class ClassPosterior:
         joint, proportions = [], []
         for label in self.classes:
             log_beta, alpha, prior = self._read(corpus, values, label)
-            gamma, bound, _ = e_step(self.pairs, log_beta, alpha, first_gamma(alpha, self.lengths), LIMITS)
-            posterior = np.asarray(gamma, float)
-            joint.append(np.asarray(prior, float) + bound)
+            start = first_gamma(alpha, self.lengths)
+            found = e_step(self.pairs, log_beta, alpha, start, LIMITS, counted=False)
+            posterior = np.asarray(found.gamma, float)
+            joint.append(np.asarray(prior, float) + found.bound)
             proportions.append(posterior / posterior.sum(1, keepdims=True))
         return np.stack(joint, 1), np.stack(proportions)
 

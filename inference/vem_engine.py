@@ -110,7 +110,7 @@ def vem(
         second-order expansion, for comparison; it is no expectation, so the bound is none either.
     slack
         How the support vector machine of a margin is solved: "n", one document after the other, or "one", by cutting planes
-        through all documents. Both end at the same optimum.
+        through all documents, in each iteration to a hundredth of the machine's objective, which is quicker.
     guarded
         Whether topics of documents with a margin move by steps that serve the objective. False: by the paper's whole step,
         which may raise it.

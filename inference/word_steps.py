@@ -6,6 +6,7 @@ phi is never stored: given gamma it is one softmax.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -82,35 +83,52 @@ def phi_at(beta: jax.Array, weighed: Weighed) -> tuple[jax.Array, jax.Array]:
     return product, 1.0 / mass
 
 
-@partial(jax.jit, static_argnames=("deepest", "mesh"))
+class Rival(NamedTuple):
+    """Where a document stays if its E-step does not serve it: an older gamma and tilt.
+
+    A document is served where its part of the bound, less what ``loss(tokens, rows, shared)`` [width] says of its expected
+    tokens in each topic [width, K], does not fall.
+    """
+
+    gamma: Any  # [D, K]
+    tilt: Any  # [D, K]
+    rows: Any  # what the loss reads of each document, leaves [D, ...]
+    shared: Any  # and of all
+
+
+@partial(jax.jit, static_argnames=("loss", "deepest", "mesh", "counted"))
 def settle(
     pairs: PairBlocks, log_beta: jax.Array, alpha: jax.Array, gamma: jax.Array, e_tolerance: float, e_iterations: int,
-    tilt: jax.Array | None = None, *, deepest: int, mesh: Mesh | None = None,
-) -> tuple[jax.Array, jax.Array, jax.Array]:  # fmt: skip
-    """The E-step: gamma [D, K], each document's E[log p(w, z | theta)] + H(q(z)) [D], and expected counts [V, K].
+    tilt: jax.Array | None = None, rival: Rival | None = None, loss: Callable | None = None, *, deepest: int,
+    mesh: Mesh | None = None, counted: bool = True,
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:  # fmt: skip
+    """The E-step: gamma [D, K], each document's E[log p(w, z | theta)] + H(q(z)) [D], whether it moved [D] (False where its
+    rival is better), and expected counts [V, K].
 
     ``log_beta`` is [V, K]; ``alpha`` and the gamma to start from are [D, K]. A ``tilt`` [D, K] is added to log theta: what
     each word of a document gains in each topic beside its own probability. A document's bound is that of gamma with the phi
     that is best for it, so it rises from step to step; a document rests when it rises by less than
-    ``e_tolerance`` of itself, a block when all its documents rest. With a mesh, its devices share the documents.
+    ``e_tolerance`` of itself, a block when all its documents rest. With a mesh, its devices share the documents. Expected
+    counts cost as much as several steps; they are 0 unless ``counted``.
     """
     num_topics = log_beta.shape[1]
 
     def one_shard(
-        shard: tuple, log_beta: jax.Array, alpha: jax.Array, gamma: jax.Array, tilt: jax.Array | None, limits: tuple
-    ) -> tuple:
+        shard: tuple, log_beta: jax.Array, alpha: jax.Array, gamma: jax.Array, tilt: jax.Array | None, rival: Rival | None,
+        limits: tuple,
+    ) -> tuple:  # fmt: skip
         terms, repeats, start, depths, rows_of, _ = shard
         terms, repeats = with_margin(terms, log_beta.shape[0]), with_margin(repeats, 0)
         beta_of_terms, (e_tolerance, e_iterations) = out_of_logs(log_beta), limits
 
         def block(b: jax.Array, carry: tuple) -> tuple:
-            counts, gammas, words, beta = carry
+            counts, gammas, words, moved, beta = carry
             rows, first, depth = rows_of[b], start[b], depths[b]
             beta = look_up(beta, beta_of_terms, terms, first, depth)
             prior, gain = alpha[rows].T, 0.0 if tilt is None else tilt[rows].T
             constant = gammaln(prior.sum(0)) - gammaln(prior).sum(0)
 
-            def evaluate(gamma: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+            def evaluate(gamma: jax.Array, gain: Any = gain) -> tuple[jax.Array, jax.Array, jax.Array]:
                 """The bound at gamma and its best phi, the words' part of it, and the sums of that phi."""
                 e_log_theta = digamma(gamma) - digamma(gamma.sum(0))
                 weighed = Weighed.of(e_log_theta + gain)
@@ -136,23 +154,41 @@ def settle(
             begin = gamma[rows].T
             state = 0, begin, *evaluate(begin), jnp.ones(len(rows), bool)
             state = jax.lax.while_loop(lambda state: (state[0] < e_iterations) & state[5].any(), step, state)
-            _, settled, _, in_block, _, _ = state
+            _, settled, bound, in_block, _, _ = state
+            serves = jnp.ones(len(rows), bool)
+            if rival is not None and loss is not None:
+                old, old_gain = rival.gamma[rows].T, rival.tilt[rows].T
+                old_bound, old_words, _ = evaluate(old, old_gain)
+                read = jax.tree.map(lambda leaf: leaf[rows], rival.rows)
+
+                def worth(bound: jax.Array, gamma: jax.Array, gain: Any) -> jax.Array:
+                    tokens = gamma - prior
+                    return bound - (tokens * gain).sum(0) - loss(tokens.T, read, rival.shared)
+
+                serves = worth(bound, settled, gain) >= worth(old_bound, old, old_gain)
+                settled, in_block, gain = (
+                    jnp.where(serves, new, kept)
+                    for new, kept in ((settled, old), (in_block, old_words), (gain, old_gain))
+                )
+            gammas, words, moved = gammas.at[b].set(settled.T), words.at[b].set(in_block), moved.at[b].set(serves)
+            if not counted:
+                return counts, gammas, words, moved, beta
             weighed = Weighed.of(digamma(settled) - digamma(settled.sum(0)) + gain)
 
             def add(chunk: jax.Array, counts: jax.Array) -> jax.Array:
                 return Chunk.of(beta, terms, repeats, (first, depth), chunk, weighed).add(counts)
 
             counts = jax.lax.fori_loop(0, -(-depth // CHUNK), add, counts)
-            return counts, gammas.at[b].set(settled.T), words.at[b].set(in_block), beta
+            return counts, gammas, words, moved, beta
 
         shape = rows_of.shape
-        carry = jnp.zeros_like(beta_of_terms), jnp.zeros((*shape, num_topics)), jnp.zeros(shape)
-        return jax.lax.fori_loop(0, shape[0], block, (*carry, room(deepest, num_topics, shape[1])))[:3]
+        carry = jnp.zeros_like(beta_of_terms), jnp.zeros((*shape, num_topics)), jnp.zeros(shape), jnp.ones(shape, bool)
+        return jax.lax.fori_loop(0, shape[0], block, (*carry, room(deepest, num_topics, shape[1])))[:4]
 
-    shared = log_beta, alpha, gamma, tilt, (jnp.asarray(e_tolerance), jnp.asarray(e_iterations))
-    counts, gammas, words = over_shards(one_shard, pairs.shards, shared, mesh)
-    lane = pairs.blocks.lane
-    return gammas.reshape(-1, num_topics)[lane], words.reshape(-1)[lane], counts.sum(0)[:-1]
+    shared = log_beta, alpha, gamma, tilt, rival, (jnp.asarray(e_tolerance), jnp.asarray(e_iterations))
+    counts, *of_lanes = over_shards(one_shard, pairs.shards, shared, mesh)
+    gammas, words, moved = (part.reshape(-1, *part.shape[3:])[pairs.blocks.lane] for part in of_lanes)
+    return gammas, words, moved, counts.sum(0)[:-1]
 
 
 class Chunk(NamedTuple):
@@ -180,20 +216,33 @@ class Chunk(NamedTuple):
         return counts.at[self.terms].add(self.counted, mode="promise_in_bounds")
 
 
-def e_step(
-    pairs: PairBlocks, log_beta: jax.Array, alpha: Any, gamma: jax.Array, limits: tuple, tilt: np.ndarray | None = None
-) -> tuple[jax.Array, np.ndarray, jax.Array]:
-    """:func:`settle` on all devices: gamma [D, K], each document's whole part of the bound [D], expected counts [V, K].
+class Settled(NamedTuple):
+    """What an E-step ends with."""
 
-    ``alpha`` is [K] or [D, K], ``limits`` are tolerance and iterations. What words gain by a tilt is no part of the bound.
-    """
+    gamma: jax.Array  # [D, K]
+    bound: np.ndarray  # [D] each document's whole part; what words gain by a tilt is none of it
+    moved: np.ndarray  # [D] bool
+    counts: jax.Array  # [V, K] expected
+
+
+def e_step(
+    pairs: PairBlocks, log_beta: jax.Array, alpha: Any, gamma: jax.Array, limits: tuple, tilt: np.ndarray | None = None,
+    rival: Rival | None = None, loss: Callable | None = None, *, counted: bool = True,
+) -> Settled:  # fmt: skip
+    """:func:`settle` on all devices; ``alpha`` is [K] or [D, K], ``limits`` are tolerance and iterations."""
+    gamma, rival = jax.tree.map(
+        np.asarray, (gamma, rival)
+    )  # dealt to devices by an E-step before, it would compile anew
     of_documents = jnp.broadcast_to(jnp.asarray(alpha, jnp.float32), gamma.shape)
     weight = None if tilt is None else jnp.asarray(tilt, jnp.float32)
-    shared: dict[str, Any] = {"deepest": pairs.deepest, "mesh": mesh_of_devices()}
-    gamma, words, counts = settle(pairs, log_beta, of_documents, gamma, *limits, weight, **shared)
-    prior, posterior = np.asarray(alpha, np.float64), np.asarray(gamma, np.float64)
+    shared: dict[str, Any] = {"deepest": pairs.deepest, "mesh": mesh_of_devices(), "counted": counted}
+    gamma, words, moved, counts = settle(pairs, log_beta, of_documents, gamma, *limits, weight, rival, loss, **shared)
+    prior, posterior, served = np.asarray(alpha, np.float64), np.asarray(gamma, np.float64), np.asarray(moved)
     bound = np.asarray(words, np.float64) + dirichlet_bound(prior, posterior)
-    return gamma, bound if tilt is None else bound - ((posterior - prior) * tilt).sum(1), counts
+    if tilt is not None:
+        own = tilt if rival is None else np.where(served[:, None], tilt, rival.tilt)
+        bound -= ((posterior - prior) * own).sum(1)
+    return Settled(gamma, bound, served, counts)
 
 
 def fold_in(
@@ -215,7 +264,7 @@ def fold_in(
     log_beta = jnp.log(jnp.maximum(beta, jnp.finfo(jnp.float32).tiny)).T
     alpha = jnp.broadcast_to(jnp.asarray(alpha, jnp.float32), (documents.num_documents, num_topics))
     start = first_gamma(alpha, documents.lengths)
-    gamma, _, _ = e_step(pairs, log_beta, alpha, start, (e_tolerance, e_iterations))
+    gamma = e_step(pairs, log_beta, alpha, start, (e_tolerance, e_iterations), counted=False).gamma
     return gamma, (gamma - alpha) / jnp.maximum(documents.lengths, 1.0)[:, None]
 
 

@@ -125,6 +125,12 @@ class _Classes(_Margin, dist.CategoricalLogits):
     def log_normaliser(self) -> jax.Array:
         return jax.nn.logsumexp(self.logits, -1)
 
+    def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> jax.Array:
+        """One uniform number a class drawn, where NumPyro's would take one for each class there is."""
+        ends = jnp.cumsum(self.probs, -1)
+        uniform = jax.random.uniform(key, (*sample_shape, *self.batch_shape)) * ends[..., -1]
+        return (uniform[..., None] >= ends[..., :-1]).sum(-1)
+
     def log_prob(self, value: jax.Array) -> jax.Array:
         value = jnp.asarray(value)
         shape = jnp.broadcast_shapes(value.shape, self.batch_shape)

@@ -73,6 +73,21 @@ def test_prior_variances_of_their_own_scale_the_features(kind):
     np.testing.assert_allclose(found.primal, scaled.primal, rtol=3e-4)
 
 
+@pytest.mark.parametrize("kind", LOSSES)
+def test_cuts_of_a_former_machine_still_cut_and_the_first_place_is_never_lost(kind):
+    """Features move a little, as between turns of EM: the duals of before are a plane below the loss of now."""
+    x, y, parameters = problem(kind)
+    variance = np.ones((x.shape[1], 4 if kind == "classes" else 1))
+    before = one_slack(LOSSES[kind], x, y, variance, parameters)
+    moved = x + 0.02 * np.random.default_rng(1).normal(size=x.shape)
+    cold = one_slack(LOSSES[kind], moved, y, variance, parameters, gap=1e-3)
+    warm = one_slack(LOSSES[kind], moved, y, variance, parameters, before.duals, first=before.coefficients, gap=1e-3)
+    np.testing.assert_allclose(warm.primal, cold.primal, rtol=1e-3)
+    assert warm.steps < cold.steps and warm.gap >= -1e-4 * warm.primal
+    done = one_slack(LOSSES[kind], moved, y, variance, parameters, warm.duals, first=warm.coefficients, gap=0.5)
+    assert done.primal <= warm.primal
+
+
 @pytest.mark.parametrize("weight", [1e-6, 1e6])
 @pytest.mark.parametrize("kind", LOSSES)
 def test_extreme_weights_stay_finite(kind, weight):
