@@ -34,8 +34,8 @@ TOPICS = {"binary": (20, 5, 10, 40, 60, 200), "classes": (20, 40, 70, 110)}
 COST = 16.0
 CANDIDATES = ((5.0, 1.0, 0.1), (5.0, 1.0, 0.05), (20.0, 0.5, 0.1))  # weight of the loss, alpha, gamma
 VEM = {"num_iterations": 25, "e_iterations": 10}
-GIBBS = {"num_warmup": 120, "num_samples": 40, "num_chains": 1}
-GIBBS_SETTINGS = (5.0, 0.5, 0.1)  # found on a fifth of the training posts; choosing anew would take hours
+GIBBS = {"num_warmup": 140, "num_samples": 30, "num_chains": 8}
+GIBBS_SETTINGS = (5.0, 0.5, 0.05)  # found on a fifth of the training posts; choosing anew would take hours
 WORDS = ("linear SVM", "linear SVM, tf-idf", "naive Bayes", "naive Bayes, damped counts")
 METHODS = {
     "vem one against all": "MedLDA, vem, one against all", "vem": "MedLDA, vem", "vem 1-slack": "MedLDA, vem, 1-slack",
