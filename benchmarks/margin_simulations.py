@@ -6,7 +6,8 @@
 Documents of LDA with alpha = 1, 500 terms, topics of normalised uniform numbers, Poisson(L) words. 1: 40 topics; the class
 follows from the topics' shares alone. 2: 150 topics; the class follows from shares and words, words counting for more.
 3: as 2, but the shares' coefficients are 150 times as large. The paper draws coefficients from N(0, 0.1); in setting 1 that
-is a logit of deviation 0.07, and not even the truth tells one class from the other. "1, scaled" has them 40 times as large.
+is a logit of deviation 0.07, and not even the truth tells one class from the other. "1, scaled" has them 40 times as large;
+"1, distinct" has topics drawn from Dirichlet(0.1) besides: topics of uniform numbers are so alike that words tell little.
 
 The paper does not say how many documents there are: 1,000 for training here, and 1,000 for testing. medlda: by variational
 EM with the true number of topics; svm: a linear machine on the counts; both: it on MedLDA's topics and the counts side
@@ -25,8 +26,8 @@ from scipy import sparse
 
 PACKAGES = ("topiczoo", "jax", "numpyro", "scikit-learn")
 LENGTHS = {
-    "1": (25, 50, 150, 300, 500), "1, scaled": (25, 50, 150, 300, 500), "2": (50, 100, 150, 200, 250),
-    "3": (50, 100, 150, 200, 250, 300, 350),
+    "1": (25, 50, 150, 300, 500), "1, scaled": (25, 50, 150, 300, 500), "1, distinct": (25, 50, 150, 300, 500),
+    "2": (50, 100, 150, 200, 250), "3": (50, 100, 150, 200, 250, 300, 350),
 }  # fmt: skip
 METHODS = ("medlda", "svm", "both", "known", "truth", "majority")
 NUMBER, TERMS = 1000, 500
@@ -38,12 +39,12 @@ def simulate(setting, length, seed):
     """Counts, classes, and the logits they are drawn by; training documents come first."""
     rng = np.random.default_rng([seed, length, *map(ord, setting)])
     topics = 40 if setting.startswith("1") else 150
-    beta = rng.random((topics, TERMS))
+    beta = rng.gamma(0.1, 1.0, (topics, TERMS)) if setting == "1, distinct" else rng.random((topics, TERMS))
     beta /= beta.sum(1, keepdims=True)
     theta = rng.dirichlet(np.ones(topics), 2 * NUMBER)
     lengths = np.maximum(rng.poisson(length, 2 * NUMBER), 1)
     counts = np.stack([rng.multinomial(n, share) for n, share in zip(lengths, theta @ beta, strict=True)])
-    of_topics = rng.normal(0, np.sqrt(0.1), topics) * (topics if setting in ("1, scaled", "3") else 1)
+    of_topics = rng.normal(0, np.sqrt(0.1), topics) * (1 if setting in ("1", "2") else topics)
     of_words = rng.normal(0, np.sqrt(0.1), TERMS) * (not setting.startswith("1"))
     logits = theta @ of_topics + counts @ of_words
     y = (rng.random(2 * NUMBER) < 1 / (1 + np.exp(-logits))).astype(int)
@@ -86,7 +87,7 @@ def part(setting, length, seed):
     def fit(at, weight):
         return inference.vem(
             models.medlda, corpus[at], y[at], margin="binary", weight=weight, cost=1.0, nu=float(topics), alpha=1.0,
-            gamma=1.0, num_topics=topics, num_iterations=40, progress_bar=False,
+            gamma=0.1 if setting == "1, distinct" else 1.0, num_topics=topics, num_iterations=40, progress_bar=False,
         )  # fmt: skip
 
     def right(fitted, at):

@@ -332,7 +332,9 @@ def test_the_number_of_regions_may_be_given():
             find_regions(**wrong)
 
 
-def test_what_cannot_be_served_is_said():
+def test_what_cannot_be_served_is_said(fit):
+    with pytest.raises(ValueError, match="topics are those of a label, which new documents do not come with"):
+        diagnostics.check_words(fit)
     with pytest.raises(ValueError, match="gibbs draws topics that all documents share, and in the story 'labelled'"):
         inference.gibbs(labelled, CORPUS, Y)
     theta, beta = jnp.full((3, 2), 0.5), jnp.full((2, 2, 3), 1 / 3)
