@@ -149,11 +149,7 @@ class MarginWords(TiltedWords):
     def start(self, rng: np.random.Generator) -> MarginState:
         """Coefficients 0, as in the paper; topics by the response, or uniform plus noise."""
         response = self.response
-        counts: Any = 0.0
-        if self.settings.start == "response":
-            counts = self._first_counts() * rng.gamma(
-                1.0, 1.0, self.topics.prior.shape
-            )  # topics of one class must differ
+        counts: Any = self._first_counts(rng) if self.settings.start == "response" else 0.0
         nothing, shape = np.zeros(0), response.scale.shape
         variance = response.scale**2 * (2 if response.laplace else 1)
         number = len(self.lengths)
@@ -163,15 +159,20 @@ class MarginWords(TiltedWords):
             np.ones(number),
         )  # fmt: skip
 
-    def _first_counts(self) -> np.ndarray:
-        """Counts of the documents of a class for each topic, classes in turn; topics in the order of y where that fails."""
+    def _first_counts(self, rng: np.random.Generator) -> np.ndarray:
+        """Counts of the documents of a class, dealt to its topics by chance; topics in the order of y where that fails.
+
+        Noise on each count would be the simpler way to have topics differ, and drown classes that differ by less.
+        """
         counts, response = self.reading.corpus.counts, self.response
-        classes = max(response.outputs, 2)
+        classes, topics = max(response.outputs, 2), np.arange(self.num_topics)
         if not response.of_classes or classes > self.num_topics:
-            return topics_by_response(counts, self.reading.y, self.num_topics)[0]
-        own = counts[response.labelled]
-        sums = np.stack([np.asarray(own[response.target == c].sum(0)).ravel() for c in range(classes)])
-        return sums[np.arange(self.num_topics) % classes] * classes / self.num_topics
+            ordered = topics_by_response(counts, self.reading.y, self.num_topics)[0]
+            return ordered * rng.gamma(1.0, 1.0, ordered.shape)
+        own = topics % classes == response.target[:, None]  # [documents, topics]
+        shares = own * rng.gamma(0.5, 1.0, own.shape)
+        shares /= shares.sum(1, keepdims=True)
+        return np.asarray(counts[response.labelled].T @ shares).T
 
     def tilt(self, state: MarginState) -> np.ndarray:
         """What each word of a document gains in each topic, [D, K]."""
