@@ -13,6 +13,7 @@ from test_margins import EVERY, NUMBERS, each, planted
 from test_vem_stories import words
 
 from topiczoo import inference
+from topiczoo.corpora import Corpus
 from topiczoo.inference.expectations import Settings
 from topiczoo.inference.expectations_margin import MarginWords
 from topiczoo.inference.expectations_margin_normal import MarginNormalWords
@@ -138,6 +139,19 @@ def test_both_ways_to_solve_the_machine_end_at_the_same_optimum():
     state = ways[0].expect(ways[0].start(rng), fresh=True)
     nearest, near = (way.margin_bound(way.maximise(state, fresh=True)) for way in ways)
     assert nearest + LOOSE_GAP * nearest <= near <= nearest - 1e-4 * nearest
+
+
+def test_topics_start_at_their_class_where_classes_differ_by_little():
+    rng, y = np.random.default_rng(0), np.arange(400) % 2.0
+    common, tilt = np.log(rng.dirichlet(np.full(50, 5.0))), 0.3 * rng.normal(size=50)
+    shares = np.exp(common + np.outer(y - 0.5, tilt))
+    corpus = Corpus.from_counts(np.stack([rng.multinomial(100, share / share.sum()) for share in shares]))
+    story = {"margin": "binary", **ARGUMENTS, "num_topics": 6}
+    topics = MarginWords(read(medlda, corpus, y, story), Settings()).start(rng).topics
+    logs = np.log(topics / topics.sum(1, keepdims=True))
+    for k in (1, 3, 5):
+        assert np.corrcoef(logs[k] - logs[k - 1], tilt)[0, 1] > 0.8
+    assert np.abs(logs[1] - logs[3]).max() > 0.01  # and topics of one class differ
 
 
 def test_unlabelled_documents_are_not_tilted():
