@@ -24,6 +24,7 @@ import numpyro.distributions as dist
 from topiczoo.corpora.layouts import documents
 from topiczoo.models.margins import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgainstAll
 
+from .additive_site import counts_of
 from .expectations import Marginals, Settings, coefficients_site, refuse
 from .expectations_tilted import TiltedWords
 from .margin_solvers import CRAMMER_SINGER, HINGES, TUBE, Loss, support_vectors
@@ -164,15 +165,15 @@ class MarginWords(TiltedWords):
 
         Noise on each count would be the simpler way to have topics differ, and drown classes that differ by less.
         """
-        counts, response = self.reading.corpus.counts, self.response
+        corpus, response = self.reading.corpus, self.response
         classes, topics = max(response.outputs, 2), np.arange(self.num_topics)
         if not response.of_classes or classes > self.num_topics:
-            ordered = topics_by_response(counts, self.reading.y, self.num_topics)[0]
+            ordered = topics_by_response(corpus.counts, self.reading.y, self.num_topics)[0]
             return ordered * rng.gamma(1.0, 1.0, ordered.shape)
         own = topics % classes == response.target[:, None]  # [documents, topics]
         shares = own * rng.gamma(0.5, 1.0, own.shape)
         shares /= shares.sum(1, keepdims=True)
-        return np.asarray(counts[response.labelled].T @ shares).T
+        return counts_of(shares.T, corpus[np.flatnonzero(response.labelled)])
 
     def tilt(self, state: MarginState) -> np.ndarray:
         """What each word of a document gains in each topic, [D, K]."""

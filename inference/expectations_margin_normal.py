@@ -27,7 +27,7 @@ from .margin_solvers import TUBE, support_vectors
 from .reading import Reading
 from .special import digamma
 from .starting import topics_by_response
-from .sweep import CHUNK, look_up, over_shards, room, with_margin
+from .sweep import CHUNK, look_up, mesh_of_devices, over_shards, room, with_margin
 from .word_steps import Chunk, PairBlocks, Weighed, out_of_logs
 
 ROUNDS = 4  # of the normal response's slope within an E-step
@@ -138,7 +138,8 @@ class MarginNormalWords(TiltedWords):
             mean_topics = (mean_topics + self.mean_topics(new)) / 2
         log_weight = digamma(new.gamma) - digamma(new.gamma.sum(-1, keepdims=True)) + jnp.asarray(tilt, jnp.float32)
         weight = jnp.asarray(np.where(self.labelled, self.lengths**-2, 0.0), jnp.float32)
-        same = sums_of_products(self.pairs, self.log_beta(state), log_weight, weight, **self.where)
+        where: dict[str, Any] = {"deepest": self.pairs.deepest, "mesh": mesh_of_devices()}
+        same = sums_of_products(self.pairs, self.log_beta(state), log_weight, weight, **where)
         x = self.mean_topics(new)[self.labelled]
         once = np.diag((x / self.lengths[self.labelled, None]).sum(0))
         return new._replace(gram=x.T @ x + once - np.asarray(same, np.float64))

@@ -17,7 +17,6 @@ from .expectations import Settings, expected_log, fit_alpha, refuse
 from .expectations_words import read_words
 from .margin_solvers import LOOSE_GAP, Loss, Solution, n_slack, one_slack
 from .reading import Reading
-from .sweep import mesh_of_devices
 from .word_steps import e_step, first_gamma, pair_blocks
 
 
@@ -33,7 +32,6 @@ class TiltedWords:
         self.num_topics = len(self.topics.prior)
         self.pairs = pair_blocks(distinct_pairs(reading.corpus), *reading.corpus.counts.shape)
         self.lengths = reading.corpus.lengths.astype(np.float64)
-        self.where: dict[str, Any] = {"deepest": self.pairs.deepest, "mesh": mesh_of_devices()}
 
     def refuse_others(self, known: set[str], whole: str) -> None:
         """Say no to sites that are neither words nor what stands below them."""

@@ -230,9 +230,8 @@ def e_step(
     rival: Rival | None = None, loss: Callable | None = None, *, counted: bool = True,
 ) -> Settled:  # fmt: skip
     """:func:`settle` on all devices; ``alpha`` is [K] or [D, K], ``limits`` are tolerance and iterations."""
-    gamma, rival = jax.tree.map(
-        np.asarray, (gamma, rival)
-    )  # dealt to devices by an E-step before, it would compile anew
+    # what an E-step before has dealt to devices would compile this one anew
+    gamma, rival = jax.tree.map(np.asarray, (gamma, rival))
     of_documents = jnp.broadcast_to(jnp.asarray(alpha, jnp.float32), gamma.shape)
     weight = None if tilt is None else jnp.asarray(tilt, jnp.float32)
     shared: dict[str, Any] = {"deepest": pairs.deepest, "mesh": mesh_of_devices(), "counted": counted}

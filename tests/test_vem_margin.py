@@ -133,7 +133,7 @@ def test_coefficients_beside_a_normal_response_are_the_best(both):
     assert ours.bound(wider) < best and np.linalg.eigvalsh(state.covariance).max() <= 1
 
 
-def test_both_ways_to_solve_the_machine_end_at_the_same_optimum():
+def test_cutting_planes_come_as_near_to_the_optimum_as_they_say():
     rng = np.random.default_rng(0)
     ways = [form("classes", slack=slack) for slack in ("n", "one")]
     state = ways[0].expect(ways[0].start(rng), fresh=True)
