@@ -12,8 +12,9 @@ L1 penalty (logistic regression, lasso) on the documents' topics. sstm and dense
 the pipeline by its penalty, which runs down until more coefficients are not 0. All have an intercept beside the
 coefficients counted; sstm without one is shown as well. Each method runs two chains, and for each number of coefficients
 the chain counts whose coefficients predict the training half best (as fit.select does). sstm's and the
-pipeline's priors are chosen among the same candidates on a fifth of the training half, each by its own error at 15% sparsity
-(60% for ratings), anew for each seed and with the first number of topics asked for; dense takes what sstm chose.
+pipeline's priors are chosen among the same candidates on a fifth of the training half, each by its own error at 10% and 15%
+sparsity (60% for ratings), anew for each seed, with the first number of topics asked for and, of news, once more with 100
+topics; for news shorter chains do for the choice. dense takes what sstm chose.
 """
 
 from __future__ import annotations
@@ -33,10 +34,12 @@ DENSE_TOPICS = {"bbc": (50,), "ratings": (50, 20, 100)}
 CHAINS = 2
 SPARSITY = {"bbc": (0.1, 0.15), "ratings": (0.6,)}
 PRIORS = {  # candidates: alpha, gamma, and the response's sigma (sstm and dense)
-    "bbc": ((0.1, 1.0, 0.05), (0.03, 2.0, 0.05)),
+    "bbc": ((0.1, 1.0, 0.05), (0.1, 0.5, 0.02)),
     "ratings": ((0.1, 0.05, None), (0.1, 0.5, None)),
 }
-SWEEPS = {"bbc": (140, 30), "ratings": (300, 60)}  # warmup and kept, of each chain
+ANEW = {"bbc": (100,), "ratings": ()}  # numbers of topics with priors of their own
+SWEEPS = {"bbc": (80, 20), "ratings": (300, 60)}  # warmup and kept, of each chain
+CHOOSING = {"bbc": (45, 15), "ratings": (300, 60)}  # the same where priors are chosen
 
 
 def load(folder, task):
@@ -54,11 +57,7 @@ def load(folder, task):
     return Corpus.from_counts(counts, vocabulary), y
 
 
-def sweeps(task):
-    return dict(zip(("num_warmup", "num_samples"), SWEEPS[task], strict=True))
-
-
-def fit_supervised(method, corpus, y, task, topics, prior, seed):
+def fit_supervised(method, corpus, y, task, topics, prior, seed, sweeps):
     from topiczoo import inference, models
 
     alpha, gamma, sigma = prior
@@ -66,7 +65,8 @@ def fit_supervised(method, corpus, y, task, topics, prior, seed):
     settings |= {"prior": "dense"} if method == "dense" else {}
     return inference.gibbs(
         models.sstm, corpus, y, response="probit" if task == "bbc" else "normal", num_topics=topics, alpha=alpha,
-        gamma=gamma, sigma=sigma, **sweeps(task), num_chains=CHAINS, seed=seed, progress_bar=False, **settings,
+        gamma=gamma, sigma=sigma, num_warmup=sweeps[0], num_samples=sweeps[1], num_chains=CHAINS, seed=seed,
+        progress_bar=False, **settings,
     )  # fmt: skip
 
 
@@ -91,10 +91,10 @@ def best_in_training(found):
     return test[training.argmin(0), np.arange(test.shape[1])].tolist()
 
 
-def errors_of_story(method, train, test, task, topics, prior, seed, columns=("errors", "errors without intercept")):
+def errors_of_story(method, train, test, task, topics, prior, seed, sweeps):
     """Error by number kept, with an intercept and without."""
-    fit = fit_supervised(method, *train, task, topics, prior, seed)
-    found = {name: [] for name in columns}
+    fit = fit_supervised(method, *train, task, topics, prior, seed, sweeps)
+    found = {"errors": [], "errors without intercept": []}
     for chain, zbar in mean_topics(fit, (train[0], test[0])):
         for name in found:
             path = fit.select("projection", keep=1, intercept=name == "errors", chain=chain).path
@@ -102,7 +102,7 @@ def errors_of_story(method, train, test, task, topics, prior, seed, columns=("er
     return {name: best_in_training(pairs) for name, pairs in found.items()}
 
 
-def errors_of_pipeline(train, test, task, topics, prior, seed):
+def errors_of_pipeline(train, test, task, topics, prior, seed, sweeps):
     """LDA, then an L1 penalty that is relaxed step by step; of each number of coefficients the weakest penalty counts."""
     from sklearn.linear_model import Lasso, LogisticRegression
 
@@ -110,8 +110,8 @@ def errors_of_pipeline(train, test, task, topics, prior, seed):
 
     alpha, gamma, _ = prior
     fit = inference.gibbs(
-        models.lda, train[0], num_topics=topics, alpha=alpha, gamma=gamma, **sweeps(task), num_chains=CHAINS, seed=seed,
-        progress_bar=False,
+        models.lda, train[0], num_topics=topics, alpha=alpha, gamma=gamma, num_warmup=sweeps[0], num_samples=sweeps[1],
+        num_chains=CHAINS, seed=seed, progress_bar=False,
     )  # fmt: skip
     found = []
     for _, zbar in mean_topics(fit, (train[0], test[0])):
@@ -140,17 +140,18 @@ def part(method, data, task, topics, seed, chosen):
         y = (y - y[train].mean()) / y[train].std()
     inner, aside = train[len(train) // 5 :], train[: len(train) // 5]
 
-    def run(kept, left, prior, **options):
-        sets = (corpus[kept], y[kept]), (corpus[left], y[left])
-        if method == "pipeline":
-            return errors_of_pipeline(*sets, task, topics, prior, seed)
-        return errors_of_story(method, *sets, task, topics, prior, seed, **options)
+    def run(kept, left, prior, sweeps):
+        what = (corpus[kept], y[kept]), (corpus[left], y[left]), task, topics, prior, seed, sweeps
+        return errors_of_pipeline(*what) if method == "pipeline" else errors_of_story(method, *what)
 
+    tried = {}
     if chosen is None:
-        size, options = int(SPARSITY[task][-1] * topics), {} if method == "pipeline" else {"columns": ("errors",)}
-        error = {prior: run(inner, aside, prior, **options)["errors"][size] for prior in PRIORS[task]}
-        chosen = min(error, key=error.get)
-    return {"prior": chosen, **run(train, test, tuple(chosen))}
+        sizes = [int(share * topics + 1e-9) for share in SPARSITY[task]]
+        for prior in PRIORS[task]:
+            errors = np.array(run(inner, aside, prior, CHOOSING[task])["errors"])
+            tried[prior] = errors[sizes].mean(), errors[1 : sizes[-1] + 1].mean()  # ties by all sizes
+        chosen = min(tried, key=tried.get)
+    return {"prior": chosen, "tried": list(tried.items()), **run(train, test, tuple(chosen), SWEEPS[task])}
 
 
 def table(found: pd.DataFrame, task: str) -> str:
@@ -213,16 +214,14 @@ def main() -> None:
     results = Results(arguments.into, ("task", "method", "topics", "seed"))
     for seed in map(int, arguments.seeds.split(",")):
         for method in arguments.methods.split(","):
-            chosen = None
+            chosen = {}  # by whether it is for a number of topics with priors of its own
             for number in topics if method != "dense" else [k for k in topics if k in DENSE_TOPICS[task]]:
-                done, place = results.done(), (task, method, number, seed)
+                own = number if number in ANEW[task] else None
                 if method == "dense":
-                    chosen = next(
-                        (r["prior"] for (t, m, _, s), r in done.items() if (t, m, s) == (task, "sstm", seed)), None
-                    )
-                what = method, data, task, number, seed, chosen
-                row = results.part(place, lambda what=what: part(*what))
-                chosen = chosen or tuple(row["prior"])
+                    chosen[own] = results.done().get((task, "sstm", number, seed), {}).get("prior")
+                what = method, data, task, number, seed, chosen.get(own)
+                row = results.part((task, method, number, seed), lambda what=what: part(*what))
+                chosen[own] = tuple(row["prior"])
 
 
 if __name__ == "__main__":
