@@ -40,6 +40,7 @@ PRIORS = {  # candidates: alpha, gamma, and the response's sigma (sstm and dense
 SWEEPS = {"bbc": (80, 20), "ratings": (300, 60)}  # warmup and kept, of each chain
 ANEW = {"bbc": {100: (140, 30)}, "ratings": {}}  # numbers of topics with priors and sweeps of their own
 CHOOSING = {"bbc": (45, 15), "ratings": (300, 60)}  # the same where priors are chosen
+COLUMNS = ("errors", "errors without intercept")
 
 
 def load(folder, task):
@@ -91,10 +92,10 @@ def best_in_training(found):
     return test[training.argmin(0), np.arange(test.shape[1])].tolist()
 
 
-def errors_of_story(method, train, test, task, topics, prior, seed, sweeps):
-    """Error by number kept, with an intercept and without."""
+def errors_of_story(method, train, test, task, topics, prior, seed, sweeps, columns):
+    """Error by number kept, with an intercept and without, as far as asked for."""
     fit = fit_supervised(method, *train, task, topics, prior, seed, sweeps)
-    found = {"errors": [], "errors without intercept": []}
+    found = {name: [] for name in columns}
     for chain, zbar in mean_topics(fit, (train[0], test[0])):
         for name in found:
             path = fit.select("projection", keep=1, intercept=name == "errors", chain=chain).path
@@ -140,15 +141,15 @@ def part(method, data, task, topics, seed, chosen):
         y = (y - y[train].mean()) / y[train].std()
     inner, aside = train[len(train) // 5 :], train[: len(train) // 5]
 
-    def run(kept, left, prior, sweeps):
+    def run(kept, left, prior, sweeps, columns=COLUMNS):
         what = (corpus[kept], y[kept]), (corpus[left], y[left]), task, topics, prior, seed, sweeps
-        return errors_of_pipeline(*what) if method == "pipeline" else errors_of_story(method, *what)
+        return errors_of_pipeline(*what) if method == "pipeline" else errors_of_story(method, *what, columns)
 
     tried = {}
     if chosen is None:
         sizes = [int(share * topics + 1e-9) for share in SPARSITY[task]]
         for prior in PRIORS[task]:
-            errors = np.array(run(inner, aside, prior, CHOOSING[task])["errors"])
+            errors = np.array(run(inner, aside, prior, CHOOSING[task], COLUMNS[:1])["errors"])
             tried[prior] = errors[sizes].mean(), errors[1 : sizes[-1] + 1].mean()  # ties by all sizes
         chosen = min(tried, key=tried.get)
     sweeps = ANEW[task].get(topics, SWEEPS[task])
