@@ -24,7 +24,7 @@ from scipy.optimize import minimize
 from topiczoo.corpora.layouts import distinct_pairs
 
 from .expectations import Marginals, Settings, expected_log, fit_alpha, refuse
-from .expectations_glm import GlmResponse, Settled, no_less_than_rounding, settle_glm, slopes, sums_of_words
+from .expectations_glm import GlmResponse, Settled, no_less_than_rounding, settle_glm, sums_of_words
 from .expectations_words import read_words
 from .reading import Reading
 from .special import digamma
@@ -111,10 +111,8 @@ class GlmWords:
         return terms.sum() + self.response.log_prior(values)
 
     def _derivatives(self, values: dict, mean: jax.Array, covariance: jax.Array) -> tuple:
-        def expected(mean: jax.Array, covariance: jax.Array) -> jax.Array:
-            return self.response.terms(values, *self.response.data, mean.T, jnp.moveaxis(covariance, -1, 0)).sum()
-
-        slope, curve, bend = slopes(expected, mean.T, jnp.moveaxis(covariance, 0, -1))
+        at = mean.T, jnp.moveaxis(covariance, 0, -1)
+        slope, curve, bend = self.response.slopes(values, *self.response.data, *at)
 
         def prior(eta: jax.Array) -> jax.Array:
             return self.response.log_prior({**values, self.response.eta: eta.reshape(self.response.shape)})

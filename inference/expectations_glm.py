@@ -92,14 +92,14 @@ class GlmResponse:
         values = {name: self.reading.few_values[name] for name in self.others}
         return {self.eta: jnp.asarray(grid, jnp.float32), **values}
 
+    def _at(self, values: dict, corpus: Any, y: Any, point: jax.Array) -> jax.Array:
+        """log p(y | x) of each document, [D], at one predictor x of each, [D, C]."""
+        answer = Answer(lambda theta: theta, [point[:, 0] if len(self.shape) == 1 else point])
+        return self.reading.document_terms(self.reading.below, corpus, y, values, answer)
+
     def terms(self, values: dict, corpus: Any, y: Any, mean: jax.Array, covariance: jax.Array) -> jax.Array:
         """F of each document, [D], at means [D, C] and covariances [D, C, C] of the predictor."""
-        scalar = len(self.shape) == 1
-
-        def at(point: jax.Array) -> jax.Array:
-            answer = Answer(lambda theta: theta, [point[:, 0] if scalar else point])
-            return self.reading.document_terms(self.reading.below, corpus, y, values, answer)
-
+        at = partial(self._at, values, corpus, y)
         if self.delta:
             slope = jax.grad(lambda point: at(point).sum())
 
@@ -110,6 +110,26 @@ class GlmResponse:
             return at(mean) + 0.5 * (bend * covariance).sum((1, 2))
         points, log_weights = sigma_points(mean, covariance, NODES)
         return (jnp.exp(log_weights)[:, None] * jax.vmap(at)(points)).sum(0)
+
+    def slopes(self, values: dict, corpus: Any, y: Any, mean: jax.Array, covariance: jax.Array) -> tuple:
+        """F_m [C, D], F_v [C, C, D] and F_mm [C, C, D] at means [C, D] and covariances [C, C, D], documents last.
+
+        F_mm is for Newton's steps alone, which are guarded. With several predictors it is that of log p at the mean: over
+        all sigma points it would take most of the E-step's time.
+        """
+
+        def expected(mean: jax.Array, covariance: jax.Array) -> jax.Array:
+            return self.terms(values, corpus, y, mean.T, jnp.moveaxis(covariance, -1, 0)).sum()
+
+        def bent(mean: jax.Array) -> jax.Array:
+            return expected(mean, covariance) if len(mean) == 1 else self._at(values, corpus, y, mean.T).sum()
+
+        def along(direction: jax.Array) -> jax.Array:
+            return jax.jvp(jax.grad(bent), (mean,), (jnp.broadcast_to(direction[:, None], mean.shape),))[1]
+
+        slope, curve = jax.grad(expected, (0, 1))(mean, covariance)
+        bend = jax.vmap(along)(jnp.eye(len(mean)))  # one direction a predictor gives F_mm of all documents
+        return slope, (curve + jnp.swapaxes(curve, 0, 1)) / 2, bend
 
     def log_prior(self, values: dict) -> jax.Array:
         """log p of eta and the other parameters; nothing under maximum likelihood."""
@@ -192,7 +212,7 @@ def settle_glm(
             )
             at = state[1]
             weighed = Weighed.of(expected_log_of(at.gamma) + at.tilt)
-            curve = slopes(lanes.summed, at.mean, at.covariance)[1] / length**2
+            curve = response.slopes(values, *few, at.mean, at.covariance)[1] / length**2
 
             def add(chunk: jax.Array, sums: Sums) -> Sums:
                 part = Chunk.of(beta, terms, repeats, (first, depth), chunk, weighed)
@@ -264,9 +284,6 @@ class _Block(NamedTuple):
     def expected(self, mean: jax.Array, covariance: jax.Array) -> jax.Array:
         return self.response.terms(self.values, *self.few, mean.T, jnp.moveaxis(covariance, -1, 0))
 
-    def summed(self, mean: jax.Array, covariance: jax.Array) -> jax.Array:
-        return self.expected(mean, covariance).sum()
-
     def evaluate(self, gamma: jax.Array, tilt: jax.Array, linear: jax.Array) -> _Lanes:
         """The bound at gamma and a tilt, with what follows from them."""
         eta, prior, length = self.eta, self.prior, self.length
@@ -303,7 +320,7 @@ class _Block(NamedTuple):
         """Move gamma and the tilt of all documents that still move."""
         i, old, size, moving = state
         eta, length = self.eta, self.length
-        slope, curve, bend = slopes(self.summed, old.mean, old.covariance)
+        slope, curve, bend = self.response.slopes(self.values, *self.few, old.mean, old.covariance)
         square = curve / length**2
         target = slope / length - 2 * jnp.einsum("cew,ew->cw", square, old.mean)
         move = against(jnp.einsum("cew,efw->cfw", bend, old.covariance), target - old.linear)
@@ -323,18 +340,6 @@ def against(feedback: jax.Array, change: jax.Array) -> jax.Array:
         return change / (1 - feedback[0])
     newton = jnp.eye(len(change)) - jnp.moveaxis(feedback, -1, 0)
     return jax.vmap(solve)(newton, change.T).T
-
-
-def slopes(expected: Callable, mean: jax.Array, covariance: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """F_m [C, D], F_v [C, C, D] and F_mm [C, C, D] of a sum over documents that read no other's mean [C, D]."""
-    slope, curve = jax.grad(expected, (0, 1))(mean, covariance)
-
-    def along(direction: jax.Array) -> jax.Array:
-        moved = jnp.broadcast_to(direction[:, None], mean.shape)
-        return jax.jvp(lambda mean: jax.grad(expected)(mean, covariance), (mean,), (moved,))[1]
-
-    bend = jax.vmap(along)(jnp.eye(mean.shape[0]))  # one direction a predictor gives F_mm of all documents
-    return slope, (curve + jnp.swapaxes(curve, 0, 1)) / 2, bend
 
 
 @partial(jax.jit, static_argnames=("exact", "mesh"))
