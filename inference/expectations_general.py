@@ -11,6 +11,7 @@ move by L-BFGS. Steps are halved until the bound rises.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -60,9 +61,10 @@ class GlmWords:
         self.pairs = pair_blocks(distinct_pairs(reading.corpus), *reading.corpus.counts.shape)
         self.lengths = jnp.asarray(reading.corpus.lengths, jnp.float32)
         self.size = int(np.prod(self.response.shape[1:], dtype=int))
-        self._objective = jax.jit(self._expected)
-        self._slopes = jax.jit(self._derivatives)
-        self._others = jax.jit(jax.value_and_grad(self._loss_of_others))
+        data = self.response.data  # an argument: XLA would spend seconds on what follows from constants
+        self._objective = partial(jax.jit(self._expected), data)
+        self._slopes = partial(jax.jit(self._derivatives), data)
+        self._others = partial(jax.jit(jax.value_and_grad(self._loss_of_others, argnums=1)), data)
         self._prior = jax.jit(self.response.log_prior)
 
     def start(self, rng: np.random.Generator) -> GlmState:
@@ -105,14 +107,14 @@ class GlmWords:
 
     # the response's parameters
 
-    def _expected(self, values: dict, mean: jax.Array, covariance: jax.Array) -> jax.Array:
+    def _expected(self, data: tuple, values: dict, mean: jax.Array, covariance: jax.Array) -> jax.Array:
         """sum_d F_d + log p(values)."""
-        terms = self.response.terms(values, *self.response.data, mean, covariance)
+        terms = self.response.terms(values, *data, mean, covariance)
         return terms.sum() + self.response.log_prior(values)
 
-    def _derivatives(self, values: dict, mean: jax.Array, covariance: jax.Array) -> tuple:
+    def _derivatives(self, data: tuple, values: dict, mean: jax.Array, covariance: jax.Array) -> tuple:
         at = mean.T, jnp.moveaxis(covariance, 0, -1)
-        slope, curve, bend = self.response.slopes(values, *self.response.data, *at)
+        slope, curve, bend = self.response.slopes(values, *data, *at)
 
         def prior(eta: jax.Array) -> jax.Array:
             return self.response.log_prior({**values, self.response.eta: eta.reshape(self.response.shape)})
@@ -162,8 +164,8 @@ class GlmWords:
                 return new, *moments
         return values, mean, covariance
 
-    def _loss_of_others(self, flat: jax.Array, eta: jax.Array, mean: jax.Array, covariance: jax.Array) -> jax.Array:
-        return -self._expected({**self._constrained(flat), self.response.eta: eta}, mean, covariance)
+    def _loss_of_others(self, data: tuple, flat: jax.Array, eta: jax.Array, *moments: jax.Array) -> jax.Array:
+        return -self._expected(data, {**self._constrained(flat), self.response.eta: eta}, *moments)
 
     def _constrained(self, flat: jax.Array) -> dict[str, jax.Array]:
         free = self._unravel(flat)

@@ -216,10 +216,8 @@ def settle_glm(
 
             def add(chunk: jax.Array, sums: Sums) -> Sums:
                 part = Chunk.of(beta, terms, repeats, (first, depth), chunk, weighed)
-                factor = jnp.tile(curve, (1, 1, CHUNK))  # [C, C, pairs]
-                own = jnp.stack([(part.counted * factor[c, c][:, None]).T @ part.phi for c in range(size)])
-                pull = part.counted.T @ jnp.einsum("cep,pe->pc", factor, part.phi @ eta)
-                return Sums(part.add(sums.counts), sums.products + own, sums.pull + pull)
+                products, pull = sums_of(part, curve, eta)
+                return Sums(part.add(sums.counts), sums.products + products, sums.pull + pull)
 
             sums = jax.lax.fori_loop(0, -(-depth // CHUNK), add, sums)
             settled = Settled(
@@ -237,6 +235,16 @@ def settle_glm(
     sums = jax.tree.map(lambda leaf: leaf.sum(0), sums)
     settled = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[3:])[pairs.blocks.lane], out)
     return settled, sums._replace(counts=sums.counts[:-1])
+
+
+def sums_of(part: Chunk, curve: jax.Array, eta: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """What the pairs of a chunk add to ``products`` and ``pull`` of :class:`Sums`; ``curve`` is F_v / N^2, [C, C, width]."""
+    if len(curve) == 1:
+        weighed = part.counted * jnp.tile(curve[0, 0], CHUNK)[:, None]
+        return (weighed.T @ part.phi)[None], weighed.T @ (part.phi @ eta)
+    counted, phi = (pairs.reshape(CHUNK, -1, pairs.shape[1]) for pairs in (part.counted, part.phi))
+    own = jnp.einsum("nwk,nwl->wkl", counted, phi)  # of each document, for all its predictors
+    return jnp.einsum("wc,wkl->ckl", jnp.diagonal(curve), own), jnp.einsum("wkl,le,cew->kc", own, eta, curve)
 
 
 def times(eta: jax.Array, phi: jax.Array) -> jax.Array:
