@@ -163,7 +163,8 @@ class MarginWords(TiltedWords):
     def _first_counts(self, rng: np.random.Generator) -> np.ndarray:
         """Counts of the documents of a class, dealt to its topics by chance; topics in the order of y where that fails.
 
-        Noise on each count would be the simpler way to have topics differ, and drown classes that differ by less.
+        Noise on each count would be the simpler way to have topics differ, and drown classes that differ by less. The more
+        topics a class has, the more evenly its documents are dealt: a topic of few would know them, not the class.
         """
         corpus, response = self.reading.corpus, self.response
         classes, topics = max(response.outputs, 2), np.arange(self.num_topics)
@@ -171,7 +172,8 @@ class MarginWords(TiltedWords):
             ordered = topics_by_response(corpus.counts, self.reading.y, self.num_topics)[0]
             return ordered * rng.gamma(1.0, 1.0, ordered.shape)
         own = topics % classes == response.target[:, None]  # [documents, topics]
-        shares = own * rng.gamma(0.5, 1.0, own.shape)
+        evenness = np.clip(self.num_topics / classes / 20, 0.5, 2.0)
+        shares = own * rng.gamma(evenness, 1.0, own.shape)
         shares /= shares.sum(1, keepdims=True)
         return counts_of(shares.T, corpus[np.flatnonzero(response.labelled)])
 

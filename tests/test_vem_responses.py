@@ -15,8 +15,10 @@ from topiczoo.corpora import Corpus
 from topiczoo.inference import vem
 from topiczoo.inference.expectations import Settings
 from topiczoo.inference.expectations_general import GlmWords
-from topiczoo.inference.expectations_glm import GlmResponse
+from topiczoo.inference.expectations_glm import GlmResponse, sums_of
 from topiczoo.inference.reading import read
+from topiczoo.inference.sweep import CHUNK
+from topiczoo.inference.word_steps import Chunk
 from topiczoo.models import draw_words, slda, slda_glm
 
 
@@ -187,3 +189,17 @@ def test_the_delta_method_is_exact_for_a_normal_response():
         response = GlmResponse(reading, "map", expectation)
         found.append(response.terms(response.start(), *response.data, *moments))
     np.testing.assert_allclose(*found, rtol=1e-4)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_products_of_phi_are_those_of_the_formula(size):
+    rng = np.random.default_rng(0)
+    width, topics = 5, 4
+    phi = rng.dirichlet(np.ones(topics), (CHUNK, width))
+    count, curve = rng.poisson(2, (CHUNK, width)), rng.normal(size=(size, size, width))
+    curve, eta = curve + curve.swapaxes(0, 1), rng.normal(size=(topics, size))
+    rows = [jnp.asarray(part.reshape(-1, topics), jnp.float32) for part in (phi * count[..., None], phi)]
+    products, pull = sums_of(Chunk(*rows, None), jnp.asarray(curve, jnp.float32), jnp.asarray(eta, jnp.float32))
+    np.testing.assert_allclose(products, np.einsum("ccd,nd,ndk,ndl->ckl", curve, count, phi, phi), rtol=1e-4, atol=1e-4)
+    expected = np.einsum("nd,ndk,ced,ndl,le->kc", count, phi, curve, phi, eta)
+    np.testing.assert_allclose(pull, expected, rtol=1e-4, atol=1e-4)
