@@ -107,12 +107,12 @@ class GlmWords:
 
     # the response's parameters
 
-    def _expected(self, data: tuple, values: dict, mean: jax.Array, covariance: jax.Array) -> jax.Array:
+    def _expected(self, data: tuple[Any, Any], values: dict, mean: jax.Array, covariance: jax.Array) -> jax.Array:
         """sum_d F_d + log p(values)."""
         terms = self.response.terms(values, *data, mean, covariance)
         return terms.sum() + self.response.log_prior(values)
 
-    def _derivatives(self, data: tuple, values: dict, mean: jax.Array, covariance: jax.Array) -> tuple:
+    def _derivatives(self, data: tuple[Any, Any], values: dict, mean: jax.Array, covariance: jax.Array) -> tuple:
         at = mean.T, jnp.moveaxis(covariance, 0, -1)
         slope, curve, bend = self.response.slopes(values, *data, *at)
 
@@ -164,7 +164,7 @@ class GlmWords:
                 return new, *moments
         return values, mean, covariance
 
-    def _loss_of_others(self, data: tuple, flat: jax.Array, eta: jax.Array, *moments: jax.Array) -> jax.Array:
+    def _loss_of_others(self, data: tuple[Any, Any], flat: jax.Array, eta: jax.Array, *moments: jax.Array) -> jax.Array:
         return -self._expected(data, {**self._constrained(flat), self.response.eta: eta}, *moments)
 
     def _constrained(self, flat: jax.Array) -> dict[str, jax.Array]:
