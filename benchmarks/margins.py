@@ -176,9 +176,8 @@ def part(method, data, topics, seed, settings):
 
     settings = GIBBS_SETTINGS if method == "gibbs" else settings
     if settings is None:
-        aside = np.concatenate(
-            [group[-(len(group) // 5) :] for group in (train[label[train] == g] for g in set(label))]
-        )
+        groups = (train[label[train] == group] for group in np.unique(label))
+        aside = np.concatenate([group[-(len(group) // 5) :] for group in groups])
         inner = np.setdiff1d(train, aside)
         candidates = CANDIDATES["binary" if classes == 2 else "classes"]
         tried = {candidate: run(inner, aside, candidate)["accuracy"] for candidate in candidates}
