@@ -40,7 +40,10 @@ CANDIDATES = {  # weight of the loss, alpha, gamma
 }
 VEM = {"num_iterations": 25, "e_iterations": 10}
 GIBBS = {"num_warmup": 140, "num_samples": 30, "num_chains": 8}
-GIBBS_SETTINGS = (5.0, 0.5, 0.05)  # found on a fifth of the training posts; choosing anew would take hours
+GIBBS_SETTINGS = {
+    "binary": (5.0, 0.5, 0.3),
+    "classes": (5.0, 0.5, 0.05),
+}  # found on training posts: a choice takes hours
 WORDS = ("linear SVM", "linear SVM, tf-idf", "naive Bayes", "naive Bayes, damped counts")
 METHODS = {
     "vem one against all": "MedLDA, vem, one against all", "vem": "MedLDA, vem", "vem 1-slack": "MedLDA, vem, 1-slack",
@@ -174,13 +177,14 @@ def part(method, data, topics, seed, settings):
         arguments = corpus, label, classes, kept, left, topics, settings, seed
         return lda_svm(*arguments) if method == "lda+svm" else supervised(method, *arguments)
 
-    settings = GIBBS_SETTINGS if method == "gibbs" else settings
+    task = "binary" if classes == 2 else "classes"
+    if settings is None and method == "gibbs":
+        settings = GIBBS_SETTINGS[task]
     if settings is None:
         groups = (train[label[train] == group] for group in np.unique(label))
         aside = np.concatenate([group[-(len(group) // 5) :] for group in groups])
         inner = np.setdiff1d(train, aside)
-        candidates = CANDIDATES["binary" if classes == 2 else "classes"]
-        tried = {candidate: run(inner, aside, candidate)["accuracy"] for candidate in candidates}
+        tried = {candidate: run(inner, aside, candidate)["accuracy"] for candidate in CANDIDATES[task]}
         settings = max(tried, key=tried.get)
     return {"settings": settings, **run(train, test, tuple(settings))}
 

@@ -112,9 +112,9 @@ def _add_responses(
         shown = None if values is None else values[rows]
         if kind(part) == CLASS and part.probabilities.ndim == 2:
             names = np.arange(part.probabilities.shape[1]) if part.classes is None else part.classes.astype(str)
-            for place, (item, shares) in enumerate(zip(documents, part.probabilities, strict=True)):
+            for place, (item, code, shares) in enumerate(zip(documents, part.code, part.probabilities, strict=True)):
                 truth = None if shown is None or np.isnan(shown[place]) else names[int(shown[place])].item()
-                guess, sure = names[shares.argmax()].item(), round(float(shares.max()), 3)
+                guess, sure = names[code].item(), round(float(shares[code]), 3)
                 item["responses"].append({"name": name, "y": truth, "label": guess, "probability": sure})
             continue
         mean, interval = part.mean.reshape(len(documents), -1), part.interval(0.9).reshape(len(documents), -1, 2)

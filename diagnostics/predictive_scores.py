@@ -48,7 +48,7 @@ def scores(
         logs = found.log_likelihood[name]
         log_density = logsumexp(logs, axis=(0, 1)) - np.log(logs.shape[0] * logs.shape[1])
         if prediction.probabilities is not None and prediction.probabilities.ndim == 2:
-            frames[name] = class_scores(truth, prediction.probabilities, log_density)
+            frames[name] = class_scores(truth, prediction.code, prediction.probabilities, log_density)
         elif truth.ndim == 1:
             frames[name] = real_scores(truth, prediction.mean, prediction.draws, log_density)
         else:
@@ -86,13 +86,13 @@ def real_scores(y: np.ndarray, mean: np.ndarray, draws: np.ndarray, log_density:
     return frame
 
 
-def class_scores(y: np.ndarray, probabilities: np.ndarray, log_density: np.ndarray) -> pd.DataFrame:
-    """Scores of a class: y [documents] counted from 0, probabilities [documents, classes]."""
+def class_scores(y: np.ndarray, code: np.ndarray, probabilities: np.ndarray, log_density: np.ndarray) -> pd.DataFrame:
+    """Scores of a class: y and the class decided on [documents] counted from 0, probabilities [documents, classes]."""
     labelled = _labelled(y)
     label, probabilities = y[labelled].astype(int), probabilities[labelled].astype(float)
     outcome = np.eye(probabilities.shape[1])[label]
     return _frame({
-        "accuracy": _share(probabilities.argmax(1) == label),
+        "accuracy": _share(code[labelled] == label),
         "brier": _mean(((probabilities - outcome) ** 2).sum(1)),
         "log_score": _mean(log_density[labelled]),
     })  # fmt: skip

@@ -19,7 +19,7 @@ from topiczoo.corpora.layouts import Documents, documents
 from .blocks import LabelBlock
 from .folding import Folding, responses
 from .intervals import Calibration, bounds, calibrated
-from .running import Answer, run
+from .running import Answer, run, unwrapped
 from .sweep import read_weights
 from .upstream import ClassPosterior, answers, label_above
 from .word_steps import fold_in
@@ -47,14 +47,19 @@ class Prediction:
     whole: bool = False  # whether it is a whole number
     yes_or_no: bool = False  # whether it is 0 or 1
     calibration: Calibration | None = None
+    losses: np.ndarray | None = None  # expected loss of each class, [documents, classes], under a margin
+
+    @property
+    def code(self) -> np.ndarray:
+        """The class decided on, as a number: the most probable, or under a margin that of the least expected loss."""
+        if self.probabilities is None:
+            raise ValueError("The response is not a class; use .mean or .draws.")
+        return self.probabilities.argmax(-1) if self.losses is None else self.losses.argmin(-1)
 
     @property
     def label(self) -> np.ndarray:
-        """The most probable class, by its name where y came with names."""
-        if self.probabilities is None:
-            raise ValueError("The response is not a class; use .mean or .draws.")
-        place = self.probabilities.argmax(-1)
-        return place if self.classes is None else self.classes[place]
+        """The class decided on, by its name where y came with names."""
+        return self.code if self.classes is None else self.classes[self.code]
 
     def interval(self, probability: float = 0.9) -> np.ndarray:
         """Central predictive interval, [documents, ..., 2]; calibrated where the prediction is."""
@@ -100,7 +105,8 @@ def predict(
         "posterior": at each posterior draw (``most_draws`` a chain at the most; by default 8 to 50, as many as some
         seconds allow) the topics of the new documents are drawn given their words alone, by a soft sweep and ``num_burn``
         exact ones (see :mod:`.soft_sweep`), and then the story's response, so that what is not known of topics,
-        proportions, coefficients and noise all widens the prediction. "plug-in": the rule of Blei & McAuliffe (2007),
+        proportions, coefficients and noise all widens the prediction; under a margin the class of the least loss in the
+        mean of the draws is decided on. "plug-in": the rule of Blei & McAuliffe (2007),
         equations 13 and 22: every parameter at its posterior mean (chain by chain), zbar at its variational mean.
         A class above the words follows from Bayes' rule (see :mod:`.upstream`), at each draw or at the means.
     calibrate
@@ -237,7 +243,8 @@ def as_prediction(name: str, corpus: Corpus, parts: list[dict], folding: Folding
         "lowest": bound if isinstance(bound, int | float) else -np.inf,
     }
     if "probabilities" in parts[0]:
-        told["probabilities"] = np.mean([part["probabilities"] for part in parts], axis=0)
+        of_classes = parts[0].keys() & {"probabilities", "losses"}
+        told |= {what: np.mean([part[what] for part in parts], axis=0) for what in of_classes}
         told["classes"] = folding.fit.classes
     return Prediction(np.asarray(corpus.names), expected.mean((0, 1)), draws, expected, **told)
 
@@ -292,9 +299,11 @@ def _response(fn: Any, draw: jax.Array) -> dict[str, jax.Array]:
     out = {"draw": draw}
     if fn.has_enumerate_support and not fn.event_shape:
         classes = fn.enumerate_support(expand=False)
-        tried = jnp.broadcast_to(classes, (classes.shape[0], *draw.shape))
-        # a margin's densities do not sum to 1, those of other classes do
-        out["probabilities"] = jax.nn.softmax(jax.vmap(fn.log_prob)(tried), 0).T
+        density = jax.vmap(fn.log_prob)(jnp.broadcast_to(classes, (classes.shape[0], *draw.shape))).T
+        # a margin's densities do not sum to 1, those of other classes do: they are losses
+        out["probabilities"] = jax.nn.softmax(density, -1)
+        if hasattr(unwrapped(fn), "log_normaliser"):
+            out["losses"] = -density
     try:
         # NumPyro's mean of classes, and of a Cauchy, is NaN: the draw stands for it
         out["mean"] = jnp.where(jnp.isnan(fn.mean), draw, jnp.broadcast_to(fn.mean, draw.shape))

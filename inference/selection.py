@@ -114,8 +114,7 @@ def error(prediction: Prediction, y: np.ndarray) -> float:
     """The share of wrong classes (of codes), or the mean squared error; documents without a response do not count."""
     labelled = ~np.isnan(y)
     if prediction.probabilities is not None:
-        guess: np.ndarray = prediction.probabilities.argmax(-1)
-        return float(np.mean(guess[labelled] != y[labelled]))
+        return float(np.mean(prediction.code[labelled] != y[labelled]))
     if prediction.yes_or_no:  # several side by side
         return float(np.mean((prediction.mean > 0.5)[labelled] != y[labelled]))
     return float(np.mean((prediction.mean - y)[labelled] ** 2))

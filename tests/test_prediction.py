@@ -85,6 +85,20 @@ def test_the_plug_in_rule_is_equation_13(at_the_truth):
         at_the_truth.predict(CORPUS, rule="exact")
 
 
+def test_under_a_margin_the_class_of_the_least_loss_in_the_mean_of_draws_is_decided_on():
+    """As by the mean of scores: one draw that is sure outweighs two that are not, which would outvote it."""
+    story = Story(models.medlda, {"margin": "binary", "num_topics": 3, "weight": 10.0, "cost": 1.0})
+    y = np.array([0.0, 1.0, 0.0, 1.0])
+    Reading(story, CORPUS, y)
+    scores = np.array([-0.1, -0.1, 0.8], np.float32)
+    draws = {"beta": np.tile(BETA, (1, 3, 1, 1)), "eta": np.tile(scores[None, :, None], (1, 1, 3))}
+    found = Fit(story, CORPUS, draws, engine="gibbs", y=y).predict(CORPUS)
+    expected = [10 * np.maximum(0, 1 - sign * scores).mean() for sign in (-1, 1)]
+    np.testing.assert_allclose(found.losses, np.tile(expected, (4, 1)), rtol=1e-4)
+    np.testing.assert_allclose(found.probabilities[:, 1], np.mean(1 / (1 + np.exp(-20 * scores))), rtol=1e-4)
+    assert (found.probabilities[:, 1] < 0.5).all() and (found.label == 1).all()
+
+
 def predicted(draws):
     names = np.array([str(i) for i in range(draws.shape[1])])
     return Prediction(names, draws.mean(0), draws, draws[None])

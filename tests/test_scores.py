@@ -71,7 +71,8 @@ def test_constant_single_and_missing_responses():
 
 def test_classes():
     probabilities = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.5, 0.3, 0.2], [0.2, 0.2, 0.6]])
-    frame = class_scores(np.array([0, 1, 2, np.nan]), probabilities, np.log([0.7, 0.8, 0.2, 1]))
+    truth, decided = np.array([0, 1, 2, np.nan]), probabilities.argmax(1)
+    frame = class_scores(truth, decided, probabilities, np.log([0.7, 0.8, 0.2, 1]))
     assert frame.loc["accuracy", "value"] == pytest.approx(2 / 3)
     assert frame.loc["brier", "value"] == pytest.approx((0.14 + 0.06 + 0.98) / 3)
     assert frame.loc["log_score", "value"] == pytest.approx(np.log([0.7, 0.8, 0.2]).mean())
