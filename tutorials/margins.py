@@ -70,8 +70,8 @@ for name, by_words in (("labels from topics", False), ("labels from words", True
 pd.DataFrame(rows).T.round(3)
 
 # %% [markdown]
-# One seed and 200 test documents: differences of a few hundredths are noise; here the likelihood is if anything ahead, for
-# labels are drawn from one. Where there are many classes the margin has it easier: it needs no normaliser over them. On
+# One seed and 200 test documents: differences of a few hundredths are noise. The margin is not behind, though labels are
+# drawn from a likelihood. Where there are many classes the margin has it easier: it needs no normaliser over them. On
 # the twenty newsgroups of the paper it is right more often, and trains in a fraction of the time (benchmarks/results.md).
 #
 # Only documents at the margin have a say: those whose multiplier is not 0. The others could be left out and the coefficients
@@ -114,6 +114,8 @@ print(drawn.info["blocks"]["eta"])
 print(f"accuracy {np.mean(drawn.predict(corpus[test]).label == label[test]):.3f}")
 
 # %% [markdown]
+# A loss is no likelihood: of the classes the one with the least loss in the mean of the draws is decided on.
+#
 # ## 3. A margin on a story of your own
 #
 # A correlated topic model: log proportions are normal, so that topics may go together. The last line is the margin. Nothing
