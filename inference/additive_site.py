@@ -104,11 +104,16 @@ class AdditiveSite:
         state = {**state, facet.name: np.asarray(first).reshape(facet.shape)}
         return self._moved(facet, expected, state, START, NormalPenalty(self.start_variance))
 
-    def update(self, counts: np.ndarray, state: Any, limits: Limits | None = None) -> Any:
+    def update(self, counts: np.ndarray, state: Any) -> Any:
         """Newton steps on the deviations, under the Jeffreys prior one, as in the paper: counts are not yet right."""
         for facet in self.facets:
-            limits_of = limits or TURN[type(facet.penalty)]
-            state = self._moved(facet, self._flat(counts), state, limits_of, facet.penalty)
+            state = self._moved(facet, self._flat(counts), state, TURN[type(facet.penalty)], facet.penalty)
+        return state
+
+    def settle(self, counts: np.ndarray, state: Any) -> Any:
+        """Newton steps on the deviations until they rest, facet after facet."""
+        for facet in self.facets:
+            state = self._moved(facet, self._flat(counts), state, WHOLE[type(facet.penalty)], facet.penalty)
         return state
 
     def _moved(self, facet: Facet, expected: jax.Array, state: dict, limits: Limits, penalty: Penalty) -> dict:

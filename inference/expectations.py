@@ -97,6 +97,13 @@ def concentrations(reading: Reading, names: list[str]) -> dict[str, np.ndarray]:
     return {name: np.asarray(value, np.float64) for name, value in found.items()}
 
 
+def impossible(classes: np.ndarray, known: np.ndarray | None) -> np.ndarray | float:
+    """What is known of a latent class as a logarithm, [classes, documents]: minus infinity where it is another one."""
+    if known is None:
+        return 0.0
+    return np.where(np.isnan(known) | np.equal.outer(classes, known), 0.0, -np.inf)
+
+
 def expected_log(concentration: np.ndarray) -> np.ndarray:
     """E[log x] under Dirichlet(concentration)."""
     return digamma(concentration) - digamma(concentration.sum(-1, keepdims=True))

@@ -19,7 +19,7 @@ from topiczoo.models.distributions import NormalJeffreys
 from topiczoo.models.vocabulary import BagOfWords
 
 from .additive import JeffreysPenalty, LaplacePenalty, Penalty
-from .additive_site import WHOLE, AdditiveSite, Facet, counts_of
+from .additive_site import AdditiveSite, Facet, counts_of
 from .expectations import Marginals, Settings, refuse
 from .expectations_counted import counted_sites
 from .reading import BETA, Reading
@@ -163,9 +163,7 @@ class Bags:
         return state._replace(bound=float((self.counts * self.site.log_mean(state.deviation)).sum()))
 
     def maximise(self, state: BagsState, fresh: bool) -> BagsState:
-        return state._replace(
-            deviation=self.site.update(self.counts, state.deviation, WHOLE[type(self.site.facets[0].penalty)])
-        )
+        return state._replace(deviation=self.site.settle(self.counts, state.deviation))
 
     def bound(self, state: BagsState) -> float:
         return state.bound + self.site.bound(state.deviation) + sum(site.bound(found) for site, found in self.counted)

@@ -2,11 +2,13 @@
 
 Nothing is known of the story beyond this: given z, its log-density is linear in log x for each Dirichlet site x, and the
 words of a document may come from an additive component. That is checked.
-Then E[log p] is log p at exp(E[log x]), and the expected counts are x d(E[log p])/dx at any x.
+Then E[log p] is log p at exp(E[log x]), and the expected counts are x d(E[log p])/dx at any x. Where z is known of some
+documents it is held there, and EM starts from what they say.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +18,7 @@ import numpy as np
 from topiczoo.corpora.layouts import documents
 
 from .additive_site import WARM_UP, AdditiveSite, counts_of
-from .expectations import DirichletSite, Marginals, Settings, concentrations, refuse, require_dirichlet
+from .expectations import DirichletSite, Marginals, Settings, concentrations, impossible, refuse, require_dirichlet
 from .expectations_additive import additive_bags, has_sparse_prior
 from .reading import Reading
 from .running import Answer, run, unwrapped
@@ -116,14 +118,22 @@ class Enumerated:
     def start(self, rng: np.random.Generator) -> EnumeratedState:
         nothing = np.zeros(0)
         state = EnumeratedState({name: site.start(rng) for name, site in self.sites.items()}, nothing, nothing)
+        if self.reading.known is not None:
+            return self._start_at_known(state)
         for _ in range(WARM_UP if len(self.shares) < len(self.sites) else 0):
-            state = self._moved(self.expect(state, fresh=True), warm=True)
+            state = self._moved(self.expect(state, fresh=True), AdditiveSite.warm)
         return state
+
+    def _start_at_known(self, state: EnumeratedState) -> EnumeratedState:
+        """What the documents whose z is known say of the others; terms of those may then deviate as well."""
+        of_known = np.equal.outer(self.values, self.reading.known).astype(float)
+        state = self._moved(state._replace(responsibilities=of_known), AdditiveSite.warm)
+        return self._moved(self.expect(self._moved(state, AdditiveSite.settle), fresh=True), AdditiveSite.warm)
 
     def expect(self, state: EnumeratedState, fresh: bool) -> EnumeratedState:
         """Responsibilities q(z_d = k) proportional to exp E[log p]; a document's bound is the log of their sum."""
         points = {name: site.point(state.sites[name]) for name, site in self.sites.items()}
-        joint = np.asarray(self._joint(points, *self._data), np.float64)
+        joint = np.asarray(self._joint(points, *self._data), np.float64) + impossible(self.values, self.reading.known)
         top = joint.max(0)
         bound = top + np.log(np.exp(joint - top).sum(0))
         return state._replace(responsibilities=np.exp(joint - bound), bound=bound)
@@ -131,13 +141,13 @@ class Enumerated:
     def maximise(self, state: EnumeratedState, fresh: bool) -> EnumeratedState:
         return self._moved(state)
 
-    def _moved(self, state: EnumeratedState, warm: bool = False) -> EnumeratedState:
+    def _moved(self, state: EnumeratedState, move: Callable = AdditiveSite.update) -> EnumeratedState:
         counts = self._counts(jnp.asarray(state.responsibilities, jnp.float32), *self._data) if self.shares else {}
         sites = {}
         for name, site in self.sites.items():
             if isinstance(site, AdditiveSite):
                 expected = counts_of(state.responsibilities, self.reading.corpus)
-                sites[name] = (site.warm if warm else site.update)(expected, state.sites[name])
+                sites[name] = move(site, expected, state.sites[name])
             else:
                 sites[name] = site.update(np.asarray(counts[name], np.float64))
         return state._replace(sites=sites)
@@ -146,7 +156,8 @@ class Enumerated:
         return float(state.bound.sum()) + sum(site.bound(state.sites[name]) for name, site in self.sites.items())
 
     def marginals(self, state: EnumeratedState) -> Marginals:
-        marginals = Marginals(categorical={self.z: state.responsibilities.T})
+        latent = {self.z: state.responsibilities.T} if self.reading.known is None else {}
+        marginals = Marginals(categorical=latent)
         for name, site in self.sites.items():
             site.put(state.sites[name], marginals)
         return marginals

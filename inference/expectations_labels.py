@@ -6,7 +6,7 @@ and a label's weight is its part of the bound,
     q(label_d = j)  proportional to  p(label_d = j) p(y_d | label_d = j) exp(bound_dj)
 
 so that a document's bound is the logarithm of the sum over labels. All other sites that are not of documents are point
-estimates under their priors, whatever these are.
+estimates under their priors, whatever these are. A label that is known of some documents is held there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from topiczoo.corpora.layouts import distinct_pairs, documents
 
 from .additive_site import dealt_counts, warmed_up
 from .blocks import LabelBlock
-from .expectations import Marginals, Settings, expected_log, fit_alpha, refuse
+from .expectations import Marginals, Settings, expected_log, fit_alpha, impossible, refuse
 from .expectations_words import read_words
 from .reading import LABEL, Reading
 from .running import Answer, run, total
@@ -97,7 +97,9 @@ class LatentLabels:
         points, nothing = self.points.start(), np.zeros(0)
         evidence = np.asarray(self._evidence(points, *self.data), float)
         shares = np.exp(evidence - logsumexp(evidence, axis=0))
-        if np.ptp(evidence, axis=0).max() < 1e-6:  # nothing but words tells labels apart
+        if self.reading.known is not None:  # documents whose label is known come first
+            shares = np.equal.outer(np.asarray(self.labels), self.reading.known).astype(float)
+        elif np.ptp(evidence, axis=0).max() < 1e-6:  # nothing but words tells labels apart
             shares = rng.dirichlet(np.full(len(self.labels), 0.1), len(self.lengths)).T
         counts = dealt_counts(rng, self.reading.corpus, self.topics.prior.shape[-2], shares)
         topics = self.topics.start(rng, counts)
@@ -114,6 +116,7 @@ class LatentLabels:
             gammas.append(found.gamma)
             bounds.append(found.bound)
         joint = np.stack(bounds) + np.asarray(self._evidence(state.points, *self.data), np.float64)
+        joint += impossible(np.asarray(self.labels), self.reading.known)
         bound = logsumexp(joint, axis=0)
         shares = np.exp(joint - bound)
         counts = []
@@ -139,9 +142,8 @@ class LatentLabels:
     def marginals(self, state: LabelsState) -> Marginals:
         """theta's posterior is a mixture over labels: a Dirichlet with the mixture's mean concentration stands for it."""
         gamma = (state.shares[..., None] * np.asarray(state.gamma, np.float64)).sum(0)
-        marginals = Marginals(
-            dirichlet={self.theta: gamma}, categorical={self.label: state.shares.T}, point=dict(state.points)
-        )
+        latent = {self.label: state.shares.T} if self.reading.known is None else {}
+        marginals = Marginals(dirichlet={self.theta: gamma}, categorical=latent, point=dict(state.points))
         self.topics.put(state.topics, marginals)
         return marginals
 

@@ -47,12 +47,17 @@ class Site:
         return self.fn.support.is_discrete
 
 
+class MissingAbove(ValueError):
+    """Responses are missing of which something is drawn."""
+
+
 class Reading:
     """What an engine knows of a story. ``values`` below are of the latent sites, on the corpus or on a slice of it."""
 
     def __init__(self, story: Story, corpus: Corpus, y: Any = None, *, predicting: bool = False) -> None:
         self.story = story
         self.corpus, self.y = corpus, y
+        self.known: Any = None  # codes of a latent class where it is known, NaN where not, [documents]; see read
         self.theta: Any = None  # name of the site given to draw_words as theta, if it is a site; likewise beta
         self.beta: Any = None
         self.num_topics: Any = None
@@ -208,7 +213,7 @@ class Reading:
         for name in (*self.latent, *self.observed):
             own = jax.tree.leaves(read[f"value of {name}"], is_leaf=lambda part: isinstance(part, frozenset))
             if read[name] and not any(own):
-                raise ValueError(
+                raise MissingAbove(
                     f"y is missing for some documents, and in the story {self.story.name!r} the site {name!r} depends on "
                     "it; leave those documents out, and predict them."
                 )
@@ -297,8 +302,14 @@ def _changed_axis(small: tuple[int, ...], large: tuple[int, ...]) -> int | None:
     return changed[0] if changed else None
 
 
-def read(function: Callable, corpus: Corpus, y: Any, arguments: Mapping[str, Any]) -> Reading:
-    """Check what the user gave and read the story."""
+def read(
+    function: Callable, corpus: Corpus, y: Any, arguments: Mapping[str, Any], *, latent_classes: bool = False
+) -> Reading:
+    """Check what the user gave and read the story.
+
+    ``latent_classes``: a class above the words may be missing for some documents. It is then a latent site, and
+    ``reading.known`` holds what is known of it.
+    """
     from .border import check_corpus, check_covariates, check_response
     from .observed import check_support, check_variety, observed
 
@@ -306,7 +317,19 @@ def read(function: Callable, corpus: Corpus, y: Any, arguments: Mapping[str, Any
     check_corpus(corpus)
     check_covariates(corpus, story.arguments.get("covariates", ()))
     codes, story.classes = labels_as_codes(y)
-    reading = Reading(story, corpus, check_response(story, corpus, codes))
+    codes = check_response(story, corpus, codes)
+    try:
+        reading = Reading(story, corpus, codes)
+    except MissingAbove:
+        if not latent_classes or isinstance(codes, dict) or codes.ndim > 1:
+            raise
+        rows = np.flatnonzero(~np.isnan(codes))
+        read(function, corpus[rows], codes[rows], arguments)  # what is known is checked like any other response
+        reading = Reading(story, corpus)
+        if reading.has_words and not reading.parents.get(LABEL):
+            raise
+        reading.known = codes
+        return reading
     if story.classes is not None:
         families = [reading.family(name) for name in reading.observed]
         if any(issubclass(family, dist.OrderedLogistic) for family in families):

@@ -91,7 +91,8 @@ def vem(
     Parameters
     ----------
     story, corpus, y, arguments
-        The story, its documents and responses (NaN: unlabelled), and the story's own keyword arguments.
+        The story, its documents and responses (NaN: unlabelled), and the story's own keyword arguments. A class that
+        words are drawn from may be missing as well: it is then latent in these documents, and their words count.
     topics
         "dirichlet": topics have a variational Dirichlet posterior under the story's prior. "mle": topics are point
         estimates and their prior is left out, as in Blei & McAuliffe (2007).
@@ -141,7 +142,7 @@ def vem(
         raise ValueError(f"start_variance is {start_variance!r}; give a positive number, or None.")
     from .fit import Fit
 
-    reading = read(story, corpus, y, arguments)
+    reading = read(story, corpus, y, arguments, latent_classes=True)
     settings = Settings(
         topics, point, estimate_alpha, e_tolerance, e_iterations, start, expectation, slack, guarded, start_variance
     )
@@ -158,7 +159,8 @@ def vem(
     means.update({name: value[None] for name, value in marginals.point.items()})
     means.update({name: mean[None] for name, (mean, _) in marginals.normal.items()})
     return Fit(
-        reading.story, corpus, _draw(marginals, rng, num_draws), y=reading.y, engine="vem", info=info,
+        reading.story, corpus, _draw(marginals, rng, num_draws), engine="vem", info=info,
+        y=reading.y if reading.known is None else reading.known,
         means={name: np.asarray(value, np.float32) for name, value in means.items()},
     )  # fmt: skip
 

@@ -10,12 +10,15 @@ import numpyro.distributions as dist
 import pytest
 from scipy.integrate import quad
 from scipy.optimize import minimize
-from scipy.special import log_softmax, softmax
+from scipy.special import log_softmax, logsumexp, softmax
 from scipy.stats import norm
 
 from topiczoo import diagnostics, inference
 from topiczoo.corpora import Corpus
 from topiczoo.inference.additive import WIDTH, JeffreysPenalty, LaplacePenalty, climb, direction, first_deviation
+from topiczoo.inference.expectations import Settings
+from topiczoo.inference.expectations_enumerated import Enumerated
+from topiczoo.inference.reading import read
 from topiczoo.models import NormalJeffreys, background, draw_words, sage_nb, sage_topics, share_of_zeros
 
 NAMES = np.array(["east", "north", "west"])
@@ -158,6 +161,44 @@ def test_without_labels_it_is_a_mixture(prior):
     assert pairs.max(1).sum() > 0.9 * len(Y) and len(set(pairs.argmax(1))) == 3
     assert (np.diff(fit.info["bound"]) > -1e-6 * abs(fit.info["bound"][-1])).all()
     assert 0.5 < share_of_zeros(fit.means["deviation"][0]) < 1
+
+
+@pytest.mark.parametrize("prior", ["jeffreys", "laplace"])
+def test_documents_without_a_label_tell_more_of_the_words_of_labels(prior):
+    some = np.where(np.arange(len(Y)) < 6, NAMES[Y], None)
+    story = {**GIVEN, "prior": prior, "scale": 0.2, **QUIET}
+    fit = inference.vem(sage_nb, CORPUS[:90], some[:90], **story)
+    alone = inference.vem(sage_nb, CORPUS[:6], NAMES[Y[:6]], **story)
+    errors = [np.abs(found.means["deviation"][0] - DEVIATION)[DEVIATION > 0].mean() for found in (fit, alone)]
+    assert errors[0] < 0.2 < 0.3 < errors[1]
+    assert np.mean(fit.predict(CORPUS[90:]).label == NAMES[Y[90:]]) > 0.95
+    assert "y" not in fit.sites and np.isnan(fit.y[6:]).all() and fit.info["converged"]
+    assert (np.diff(fit.info["bound"]) > -1e-6 * abs(fit.info["bound"][-1])).all()
+
+
+def test_a_label_that_is_known_stays_and_others_follow_from_bayes_rule():
+    codes = np.where(np.arange(len(Y)) < 6, (Y + 1) % 3, np.nan)  # wrong on purpose
+    form = Enumerated(read(sage_nb, CORPUS, codes, {**GIVEN, **LAPLACE}, latent_classes=True), Settings())
+    state = form.expect(form.start(np.random.default_rng(0)), fresh=True)
+    np.testing.assert_allclose(state.responsibilities[:, :6], np.eye(3)[:, codes[:6].astype(int)])
+    log_beta = log_softmax(COMMON + state.sites["deviation"]["deviation"], axis=1)
+    joint = log_beta @ CORPUS.counts.T.toarray() - np.log(3)
+    np.testing.assert_allclose(state.responsibilities[:, 6:], softmax(joint[:, 6:], axis=0), atol=1e-4)
+    expected = np.concatenate([joint[codes[:6].astype(int), np.arange(6)], logsumexp(joint[:, 6:], axis=0)])
+    np.testing.assert_allclose(state.bound, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("y", "words"),
+    [
+        (np.full(120, np.nan), "y is NaN for every document"),
+        (np.where(np.arange(120) < 6, 7.0, np.nan), "y of document '0' is 7.0, outside the support"),
+        (np.where(np.arange(120) < 6, 0.5, np.nan), "y of document '0' is 0.5, outside the support"),
+    ],
+)
+def test_wrong_labels_among_missing_ones_are_named(y, words):
+    with pytest.raises(ValueError, match=words):
+        inference.vem(sage_nb, CORPUS, y, **GIVEN, **QUIET)
 
 
 def test_topics_fold_in_and_show_probabilities(tmp_path):

@@ -111,6 +111,14 @@ def test_labels_are_told_from_words_and_shown(fit):
         fit.deviations("theta")
 
 
+def test_documents_without_a_label_are_read_as_well():
+    some = np.where(np.arange(len(Y)) < 30, SIDES[Y], None)
+    found = inference.vem(sage_facets, CORPUS[:160], some[:160], **GIVEN, prior="laplace", scale=0.2, **QUIET)
+    assert rises(found)
+    assert "y" not in found.sites and np.isnan(found.y[30:]).all()
+    assert np.mean(found.predict(CORPUS[160:], most_draws=4).label == SIDES[Y[160:]]) > 0.9
+
+
 def test_classes_by_bayes_rule_are_those_of_enumeration(fit):
     """p(y, w) by summing over all topics of documents of three words: the bound lies below, and not far."""
     counts = np.zeros((3, 60), int)

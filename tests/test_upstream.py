@@ -129,6 +129,8 @@ def test_missing_classes_and_wrong_numbers_are_refused():
     for story, arguments in ((disclda, ARGUMENTS), (naive_bayes, {})):
         with pytest.raises(ValueError, match="y is missing for some documents, and in the story"):
             inference.gibbs(story, corpus, codes, **arguments)
+    with pytest.raises(ValueError, match="y is missing for some documents, and in the story 'disclda'"):
+        inference.vem(disclda, corpus, codes, **ARGUMENTS)
     with pytest.raises(ValueError, match="shared is 6 of num_topics 8 for 3 classes; leave at least one topic a class"):
         inference.vem(disclda, corpus, y, **{**ARGUMENTS, "shared": 6})
     with pytest.raises(ValueError, match="leak is 0; give a positive number"):
