@@ -174,9 +174,11 @@ def test_a_laplace_prior_keeps_fewer_coefficients():
     assert shares[1][:4].sum() < shares[0][:4].sum()
 
 
-def test_the_weight_of_the_loss_is_found_by_cross_validation():
+def test_settings_are_found_by_cross_validation():
+    """One topic tells no classes apart, whatever the loss weighs; with four a light loss is enough to decide by."""
     corpus, y = planted("binary")
     names = np.where(y == 1, "yes", "no")
+    given = {name: value for name, value in ARGUMENTS.items() if name != "num_topics"}
     search = {
         "folds": 2,
         "margin": "binary",
@@ -184,8 +186,9 @@ def test_the_weight_of_the_loss_is_found_by_cross_validation():
         "predict": {"rule": "plug-in"},
         "progress_bar": False,
     }
-    table = inference.grid_search(inference.vem, medlda, corpus, names, {"weight": [1e-5, 2.0]}, **ARGUMENTS, **search)
-    assert table["weight"].tolist() == [2.0, 1e-5] and table["error"][0] < 0.2 < table["error"][1]
+    grid = {"num_topics": [1, 4], "weight": [1e-5, 2.0]}
+    table = inference.grid_search(inference.vem, medlda, corpus, names, grid, **given, **search)
+    assert table["num_topics"].tolist() == [4, 4, 1, 1] and table["error"][1] < 0.2 < table["error"][2]
     assert table.attrs["error"] == "share of wrong classes"
     for grid, sentence in (
         ({}, "give lists of values"),
@@ -193,7 +196,7 @@ def test_the_weight_of_the_loss_is_found_by_cross_validation():
         ({"cost": [1.0]}, "cost is in the grid"),
     ):
         with pytest.raises(ValueError, match=sentence):
-            inference.grid_search(inference.vem, medlda, corpus, names, grid, **ARGUMENTS, **search)
+            inference.grid_search(inference.vem, medlda, corpus, names, grid, **given, **search)
 
 
 def test_what_is_not_served_is_named():
