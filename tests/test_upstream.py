@@ -122,6 +122,15 @@ def test_a_class_of_ones_own_above_whole_documents_is_exact():
     np.testing.assert_allclose(found.probabilities, theirs.predict_proba(corpus[80:].counts), atol=0.1)
 
 
+def test_a_class_of_ones_own_may_be_missing_for_most_documents():
+    corpus, y = planted()
+    codes = np.searchsorted(NAMES, y).astype(float)
+    some = np.where(np.arange(len(codes)) < 6, codes, np.nan)
+    fit = inference.vem(naive_bayes, corpus[:80], some[:80], progress_bar=False)
+    assert "y" not in fit.sites and fit.info["converged"]
+    assert np.mean(fit.predict(corpus[80:]).label == codes[80:]) > 0.9
+
+
 def test_missing_classes_and_wrong_numbers_are_refused():
     corpus, y = planted(30)
     codes = np.searchsorted(NAMES, y).astype(float)
