@@ -43,7 +43,7 @@ GIBBS = {"num_warmup": 140, "num_samples": 30, "num_chains": 8}
 GIBBS_SETTINGS = {
     "binary": (5.0, 0.5, 0.3),
     "classes": (5.0, 0.5, 0.05),
-}  # found on training posts: a choice takes hours
+}  # of training posts; to choose anew takes hours
 WORDS = ("linear SVM", "linear SVM, tf-idf", "naive Bayes", "naive Bayes, damped counts")
 METHODS = {
     "vem one against all": "MedLDA, vem, one against all", "vem": "MedLDA, vem", "vem 1-slack": "MedLDA, vem, 1-slack",
