@@ -10,8 +10,9 @@ count in a post is damped to its rounded square root for topic models: a word th
 is not part of the project (--data FOLDER).
 
 vem: MedLDA by variational EM with Crammer & Singer's loss (n-slack); "vem 1-slack" by cutting planes, "vem one against all"
-with a hinge a class. gibbs: one against all, several chains. slda: supervised LDA with a softmax (two classes: logistic)
-response, by variational EM. disclda: DiscLDA by variational EM, classes by Bayes' rule. lda+svm: LDA by variational EM, then
+with a hinge a class. gibbs: one against all, several chains; "gibbs unlabelled" reads the words of the test posts as well.
+slda: supervised LDA with a softmax (two classes: logistic) response, by variational EM. disclda: DiscLDA by variational EM,
+classes by Bayes' rule. lda+svm: LDA by variational EM, then
 MedLDA's machine on its E[zbar]. words: a linear SVM and naive Bayes on words. The weight of the loss and the priors are
 chosen on the last fifth of each group's training posts, anew for each seed (test posts are later than training posts, and a
 fifth taken by chance shares its threads with the rest); with two classes anew for each number of topics, with twenty by the
@@ -48,9 +49,12 @@ GIBBS_SETTINGS = {  # by the number of topics, found with --aside on two seeds: 
     "classes": {20: (5.0, 1.0, 0.05), 40: (5.0, 0.5, 0.05), 70: (5.0, 0.3, 0.05), 110: (5.0, 0.2, 0.05)},
 }  # fmt: skip
 WORDS = ("linear SVM", "linear SVM, tf-idf", "naive Bayes", "naive Bayes, damped counts")
+UNLABELLED = "gibbs unlabelled"
+SAMPLED = ("gibbs", UNLABELLED)
 METHODS = {
     "vem one against all": "MedLDA, vem, one against all", "vem": "MedLDA, vem", "vem 1-slack": "MedLDA, vem, 1-slack",
-    "gibbs": "MedLDA, gibbs", "slda": "sLDA", "disclda": "DiscLDA", "lda+svm": "LDA + SVM",
+    "gibbs": "MedLDA, gibbs", UNLABELLED: "MedLDA, gibbs, test posts read without groups", "slda": "sLDA",
+    "disclda": "DiscLDA", "lda+svm": "LDA + SVM",
 }  # fmt: skip
 
 
@@ -111,25 +115,29 @@ def arguments_of(method, classes, topics, settings):
         own = max(1, topics // (2 * classes))  # topics of a class: half of all, as far as they go round
         shared = topics - own * classes
         return models.disclda, {"outputs": classes, "shared": shared, **common}, inference.vem, VEM
-    margin = "binary" if classes == 2 else "one_against_all" if method.endswith(("all", "gibbs")) else "classes"
+    one_a_class = method in SAMPLED or method.endswith("against all")
+    margin = "binary" if classes == 2 else "one_against_all" if one_a_class else "classes"
     story = {"margin": margin, "weight": weight, "cost": COST, **several, **common}
-    if method == "gibbs":
+    if method in SAMPLED:
         return models.medlda, story, inference.gibbs, GIBBS
     return models.medlda, story, inference.vem, VEM | ({"slack": "one"} if method.endswith("1-slack") else {})
 
 
 def supervised(method, corpus, label, classes, train, test, topics, settings, seed):
     story, arguments, engine, steps = arguments_of(method, classes, topics, settings)
+    read, known = train, label.astype(object)
+    if method == UNLABELLED:
+        read, known[test] = np.sort(np.concatenate([train, test[corpus.lengths[test] > 0]])), None
     began = time.perf_counter()
-    fit = engine(story, corpus[train], label[train], **steps, **arguments, seed=seed, progress_bar=False)
+    fit = engine(story, corpus[read], known[read], **steps, **arguments, seed=seed, progress_bar=False)
     trained = time.perf_counter()
-    found = fit.predict(corpus[test], rule="posterior" if method == "gibbs" else "plug-in")
+    found = fit.predict(corpus[test], rule="posterior" if method in SAMPLED else "plug-in")
     row = {
         "accuracy": float(np.mean(found.label == label[test])), "training": trained - began,
         "test": time.perf_counter() - trained, "support vectors": fit.info.get("support_vectors"),
         "largest fall": largest_fall(fit),
     }  # fmt: skip
-    return row | ({} if method in ("gibbs", "disclda") else {"entropy": spread_of(fit, corpus[test])})
+    return row | ({} if method in (*SAMPLED, "disclda") else {"entropy": spread_of(fit, corpus[test])})
 
 
 def spread_of(fit, corpus):
@@ -188,7 +196,7 @@ def part(method, data, topics, seed, settings):
         return lda_svm(*arguments) if method == "lda+svm" else supervised(method, *arguments)
 
     task = "binary" if classes == 2 else "classes"
-    if settings is None and method == "gibbs":
+    if settings is None and method in SAMPLED:
         known = GIBBS_SETTINGS[task]
         settings = known[min(known, key=lambda number: abs(number - topics))]
     if settings is None:

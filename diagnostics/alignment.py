@@ -75,6 +75,8 @@ class Alignment:
 
     @property
     def verdict(self) -> str:
+        if not len(self.topics):
+            return "The story has no topics to compare."
         switched = "" if self.switching < 0.005 else f" Labels switched within chains in {self.switching:.0%} of draws."
         if self.agreement is None:
             return "One chain: whether another would find the same topics cannot be known." + switched
@@ -97,8 +99,11 @@ class AlignedFit(Fit):
 def align(fit: Fit) -> AlignedFit:
     """The same fit with topics numbered alike in every draw and chain, most used first; ``.alignment`` says how well.
 
-    Every variable with an axis of topics is renumbered: draws, snapshots, means and statistics.
+    Every variable with an axis of topics is renumbered: draws, snapshots, means and statistics. A story without topics
+    (naive Bayes) has nothing to renumber and stays as it is.
     """
+    if not any("topic" in dims for dims in fit.story.dims.values()):
+        return _without_topics(fit)
     name, beta = _topic_draws(fit)
     num_draws = beta.shape[1]
     views = _Views(beta, _coefficients(fit, num_draws))
@@ -112,6 +117,18 @@ def align(fit: Fit) -> AlignedFit:
     topics = topics.rename_axis("topic")
     aligned = _renumbered(fit, order, _places(fit, name, num_draws))
     aligned.alignment = Alignment(order, topics, chains)
+    return aligned
+
+
+def _without_topics(fit: Fit) -> AlignedFit:
+    chains, draws = next(iter(fit.draws.values())).shape[:2]
+    aligned: Any = copy.copy(fit)
+    aligned.__class__ = AlignedFit
+    topics = pd.DataFrame(columns=["usage", "within", "overlap", "stability", "matched", "switched"]).rename_axis(
+        "topic"
+    )
+    compared = pd.DataFrame(columns=["topic", "chain", "overlap", "matched"])
+    aligned.alignment = Alignment(np.zeros((chains, draws, 0), int), topics, compared)
     return aligned
 
 

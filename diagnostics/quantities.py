@@ -91,15 +91,16 @@ def _sites(fit: Fit) -> list[Series]:
 
 
 def _terms(fit: Fit) -> list[Series]:
-    """The leading terms' probabilities of each topic."""
+    """The leading terms' probabilities or deviations of each topic, of each class in a story without topics."""
+    of_topics = any("topic" in dims for dims in fit.story.dims.values())
     found = []
     for name, dims in fit.story.dims.items():
         value = {**fit.snapshots, **fit.draws}.get(name)
-        if dims != ("topic", "term") or value is None:
+        if dims != ("topic" if of_topics else None, "term") or value is None:
             continue
-        mean = value.mean((0, 1))
-        for topic, probabilities in enumerate(mean):
-            for term in np.argsort(-probabilities, kind="stable")[:LEADING_TERMS]:
-                label = f"{name}[{topic}, {fit.vocabulary[term]}]"
-                found.append(Series(label, "term", topic, value[:, :, topic, term]))
+        for row, mean in enumerate(value.mean((0, 1))):
+            shown = row if of_topics or fit.classes is None else fit.classes[row]
+            for term in np.argsort(-mean, kind="stable")[:LEADING_TERMS]:
+                kind, topic = ("term", row) if of_topics else ("parameter", None)
+                found.append(Series(f"{name}[{shown}, {fit.vocabulary[term]}]", kind, topic, value[:, :, row, term]))
     return found

@@ -59,7 +59,7 @@ def report(
         step("predictions")
         sections = [
             story_page.section(found.fit),
-            found.topics(),
+            found.topics() if found.num_topics else found.classes(),
             found.coefficients(),
             selection(found.fit, found.corpus, found.y, found.what),
             found.convergence(),
@@ -71,7 +71,8 @@ def report(
         level = judge(diagnosis)
         top = verdict(level, diagnosis.verdict) + _checks(diagnosis)
         title = f"{given.story.name}: a topic model's report"
-        subtitle = f"{given.engine}, {len(given.corpus)} documents, {found.num_topics} topics"
+        subtitle = f"{given.engine}, {len(given.corpus)} documents"
+        subtitle += f", {found.num_topics} topics" if found.num_topics else ""
         write(path, page(title, subtitle, top, [section for section in sections if section is not None]))
         step("written")
     return path

@@ -135,6 +135,26 @@ class Sections:
             "topics-section", "Topics", table("topics", caption, columns, rows, "Filter topics by their words")
         )
 
+    def classes(self) -> Section | None:
+        """What each class says more than others, for a story without topics."""
+        sites = [
+            name for name, dims in self.fit.story.dims.items() if dims == (None, "term") and name in self.fit.sites
+        ]
+        tables = []
+        for site in sites:
+            leading = self.fit.deviations(site, TERMS)
+            if "label" not in leading:
+                continue
+            rows = [
+                [str(label), Cell(" ".join(part["term"]), None, "terms"), fixed(part["deviation"].iloc[0])]
+                for label, part in leading.groupby("label", sort=False)
+            ]
+            columns = [Column("Class"), Column("Leading terms"), Column("Largest", True, f"{site} of the first term")]
+            caption = f"Terms with the largest {site} of each class, the largest first"
+            caption += "; the first chain's." if self._num_chains > 1 else "."
+            tables.append(table(f"classes-{site}", caption, columns, rows, "Filter classes by their words"))
+        return Section("classes-section", "Classes", "".join(tables)) if tables else None
+
     def _check_words(self) -> pd.Series | None:
         """Mimno & Blei's check of each topic, for stories that have no response to check."""
         if self.fit.y is not None:
@@ -232,7 +252,7 @@ class Sections:
         checked = to_tree(
             _some(self.prediction, places), take(self.y, self.rows[places]), self.corpus.names[self.rows[places]]
         )
-        what = f"{len(places)} {self.what}, topics folded in from their words alone"
+        what = f"{len(places)} {self.what}, told from their words alone"
         layout: dict[str, Any] = {"figure_kwargs": {"figsize": (4.0, 2.6)}}
         with figures.drawing():
             one = len(checked["observed_data"].data_vars) == 1
@@ -299,7 +319,7 @@ class Sections:
         return Section("scores", "Held-out scores", table("score-table", caption, columns, cells) + refused)
 
     def browser(self) -> Section | None:
-        if not len(self.shown):
+        if not len(self.shown) or not self.num_topics:
             return None
         title = "Documents"
         places = np.searchsorted(self.rows, self.shown)

@@ -83,6 +83,6 @@ def check_bound(fit: Fit) -> list[dict[str, Any]]:
         },
         {
             "check": "distance from the posterior", "value": None, "threshold": None, "passes": None,
-            "meaning": "cannot be known: variational EM gives no measure of it; compare with gibbs",
+            "meaning": "cannot be known: variational EM gives no measure of it; compare with gibbs or nuts",
         },
     ]  # fmt: skip

@@ -141,7 +141,10 @@ class Fit:
         """The mean topics of a chain, [topics, terms]."""
         name = next((n for n, dims in self.story.dims.items() if dims == ("topic", "term")), None)
         if name is None:
-            raise ValueError(f"The story {self.story.name!r} has no site with axes of topics and terms.")
+            raise ValueError(
+                f"The story {self.story.name!r} has no site with axes of topics and terms; "
+                "deviations(site) shows the leading terms of any site with an axis of terms."
+            )
         if name in self.means:
             found = self.means[name][chain]
         else:

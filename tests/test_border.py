@@ -40,6 +40,10 @@ CASES = {
     "no topics": (models.lda, CORPUS, None, {"num_topics": 0}, ValueError, "num_topics is 0"),
     "fractional topics": (models.lda, CORPUS, None, {"num_topics": 2.5}, ValueError, "num_topics is 2.5"),
     "unknown keyword": (models.lda, CORPUS, None, {"topics": 3}, TypeError, "'topics' is no argument of the story 'lda'"),
+    "missing keyword": (
+        models.sage_topics, CORPUS, None, {"num_topics": 2},
+        TypeError, "'background' is missing, and the story 'sage_topics' needs it; give it as background=",
+    ),
     "unknown collapse": (models.lda, CORPUS, None, {"num_topics": 2, "collapse": "all"}, ValueError, "collapse is 'all"),
     "unknown site to keep": (models.lda, CORPUS, None, {"num_topics": 2, "keep": ["phi"]}, ValueError, r"keep names \['phi"),
     "no draws": (models.lda, CORPUS, None, {"num_topics": 2, "num_samples": 0}, ValueError, "num_samples is 0"),
