@@ -41,7 +41,7 @@ CANDIDATES = {  # weight of the loss, alpha, gamma
 }
 VEM = {"num_iterations": 25, "e_iterations": 10}
 GIBBS = {"num_warmup": 140, "num_samples": 30, "num_chains": 8}
-GIBBS_SETTINGS = {  # by the number of topics, found with --aside on two seeds: to choose anew for each seed takes hours
+GIBBS_SETTINGS = {  # by the number of topics, from --aside; to choose anew for each seed takes hours
     "binary": {
         5: (5.0, 0.5, 0.05), 10: (5.0, 0.5, 0.05), 20: (5.0, 0.5, 0.05), 40: (20.0, 0.5, 0.3), 60: (5.0, 0.5, 0.3),
         200: (5.0, 0.5, 0.3),
