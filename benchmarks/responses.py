@@ -128,12 +128,17 @@ def posts(folder, groups=None):
     return corpus, label, np.flatnonzero(train), np.flatnonzero(~train)
 
 
-def linear_svm(features, label, train, test):
-    """Accuracy of a linear machine, its strength chosen by five-fold cross-validation."""
+def fitted_svm(features, label):
+    """A linear machine, its strength chosen by five-fold cross-validation."""
     from sklearn.model_selection import GridSearchCV
     from sklearn.svm import LinearSVC
 
-    model = GridSearchCV(LinearSVC(), {"C": [0.1, 0.3, 1.0, 10.0]}, cv=5).fit(features[train], label[train])
+    return GridSearchCV(LinearSVC(), {"C": [0.1, 0.3, 1.0, 10.0]}, cv=5).fit(features, label)
+
+
+def linear_svm(features, label, train, test):
+    """Accuracy of that machine."""
+    model = fitted_svm(features[train], label[train])
     return float(np.mean(model.predict(features[test]) == label[test]))
 
 
