@@ -102,7 +102,7 @@ def align(fit: Fit) -> AlignedFit:
     Every variable with an axis of topics is renumbered: draws, snapshots, means and statistics. A story without topics
     (naive Bayes) has nothing to renumber and stays as it is.
     """
-    if not any("topic" in dims for dims in fit.story.dims.values()):
+    if not fit.has_topics:
         return _without_topics(fit)
     name, beta = _topic_draws(fit)
     num_draws = beta.shape[1]
@@ -124,11 +124,8 @@ def _without_topics(fit: Fit) -> AlignedFit:
     chains, draws = next(iter(fit.draws.values())).shape[:2]
     aligned: Any = copy.copy(fit)
     aligned.__class__ = AlignedFit
-    topics = pd.DataFrame(columns=["usage", "within", "overlap", "stability", "matched", "switched"]).rename_axis(
-        "topic"
-    )
-    compared = pd.DataFrame(columns=["topic", "chain", "overlap", "matched"])
-    aligned.alignment = Alignment(np.zeros((chains, draws, 0), int), topics, compared)
+    none = pd.DataFrame(columns=["usage", "within", "overlap", "stability", "matched", "switched"])
+    aligned.alignment = Alignment(np.zeros((chains, draws, 0), int), none.rename_axis("topic"), pd.DataFrame())
     return aligned
 
 

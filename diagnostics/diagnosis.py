@@ -149,12 +149,10 @@ def _chain_checks(
     chains = len(fit.alignment.permutations)
     checks = []
     agreement = fit.alignment.agreement
-    if not len(fit.alignment.topics):
-        pass  # no topics that chains could find
-    elif agreement is None:
+    if fit.has_topics and agreement is None:
         meaning = "one chain: whether another would find the same topics cannot be known; run two or more"
         checks.append(_check("chains found the same topics", None, limits["agreement"], None, meaning))
-    else:
+    elif agreement is not None:
         enough = agreement >= limits["agreement"] - 1e-9
         meaning = "share of words in topics that all chains have, after renumbering"
         checks.append(_check("chains found the same topics", agreement, limits["agreement"], enough, meaning))

@@ -92,8 +92,7 @@ def _sites(fit: Fit) -> list[Series]:
 
 def _terms(fit: Fit) -> list[Series]:
     """The leading terms' probabilities or deviations of each topic, of each class in a story without topics."""
-    of_topics = any("topic" in dims for dims in fit.story.dims.values())
-    found = []
+    of_topics, found = fit.has_topics, []
     for name, dims in fit.story.dims.items():
         value = {**fit.snapshots, **fit.draws}.get(name)
         if dims != ("topic" if of_topics else None, "term") or value is None:

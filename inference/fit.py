@@ -90,6 +90,11 @@ class Fit:
         return tuple({**self.draws, **self.snapshots, **self.means})
 
     @property
+    def has_topics(self) -> bool:
+        """Whether any site has an axis of topics; naive Bayes has none."""
+        return any("topic" in dims for dims in self.story.dims.values())
+
+    @property
     def coefficients(self) -> list[str]:
         """Sites with one or several numbers a topic that are no shares of topics."""
         found = []

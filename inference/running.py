@@ -32,11 +32,9 @@ class Story:
         for name in arguments:
             if name not in known and not open_ended:
                 raise TypeError(f"{name!r} is no argument of the story {self.name!r}; it takes {', '.join(known)}.")
-        needed = (
-            name for name in known if parameters[name].default is inspect.Parameter.empty and name not in arguments
-        )
-        for name in needed:
-            if parameters[name].kind not in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL):
+        for name in known:
+            p = parameters[name]
+            if name not in arguments and p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL):
                 raise TypeError(f"{name!r} is missing, and the story {self.name!r} needs it; give it as {name}=... .")
         topics = arguments.get("num_topics")
         if topics is not None and not (isinstance(topics, int | np.integer) and topics >= 1):
