@@ -69,7 +69,8 @@ def read_csv(
     Returns
     -------
     The corpus, or with `y` the pair of corpus and responses, one for each document kept. Numeric
-    responses are floats in which NaN marks an unlabelled document; any others are an array of strings.
+    responses are floats in which NaN marks an unlabelled document; any others are an array of strings, or, where some
+    are blank, of objects in which None marks an unlabelled document.
     """
     file = _existing_file(path, "path")
     endings = [ending for ending in _SEPARATORS if file.name.lower().endswith(ending)]
@@ -127,13 +128,12 @@ def _existing_file(path: PathLike, argument: str) -> Path:
 def _responses(column: pd.Series) -> np.ndarray:
     if pd.api.types.is_numeric_dtype(column):
         return column.to_numpy(dtype=float)
-    if column.isna().any():
-        row = int(np.argmax(column.isna()))
-        raise ValueError(
-            f"y column {column.name!r} holds labels but is blank in row {row}: fill or drop the blank rows, "
-            "or code the labels as numbers, where a blank means unlabelled"
-        )
-    return column.to_numpy().astype(np.str_)
+    blank = column.isna().to_numpy()
+    if not blank.any():
+        return column.to_numpy().astype(np.str_)
+    labels = np.full(len(column), None, object)
+    labels[~blank] = column[~blank].astype(str)
+    return labels
 
 
 def _ldac_pairs(line: str, num_terms: int | None) -> list[tuple[int, int]]:

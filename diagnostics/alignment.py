@@ -94,6 +94,7 @@ class AlignedFit(Fit):
     """A fit whose topics have the same numbers in every draw and chain."""
 
     alignment: Alignment
+    topics_are_matched = True
 
 
 def align(fit: Fit) -> AlignedFit:

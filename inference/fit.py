@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .selection import Selection
 
 
+RAISED = 1e-3  # of a component's largest deviation: a smaller one is a zero that was not quite reached
 STATISTIC_DIMS: dict[str, tuple[str | None, ...]] = {"usage": ("topic",)}  # axes of statistics, beside chain and draw
 
 
@@ -49,6 +50,8 @@ class Fit:
     importance_ratios
         For a variational fit that was not loaded from a file: a function that compares the guide with the posterior.
     """
+
+    topics_are_matched = False  # across chains
 
     def __init__(
         self, story: Story, corpus: Corpus, posterior: Mapping[str, np.ndarray], *, engine: str, y: Any = None,
@@ -111,19 +114,35 @@ class Fit:
 
         return to_datatree(self)
 
-    def mean(self, site: str) -> np.ndarray:
-        """The posterior mean of a site over all chains; topics are not matched across chains."""
+    def mean(self, site: str, *, chain: int | None = None) -> np.ndarray:
+        """The posterior mean of a site, over all chains or of one.
+
+        Topic 3 of one chain need not be topic 3 of another: with several chains the mean of a site of topics is that of a
+        ``chain``, or of a fit whose topics are matched (``diagnostics.align``).
+        """
         if site in self.means:
-            return self.means[site].mean(0)
-        for stored in (self.draws, self.snapshots):
-            if site in stored:
-                return stored[site].mean((0, 1))
-        raise KeyError(f"{site!r} is no site of this fit; it has {', '.join(self.sites)}.")
+            means = self.means[site]
+        else:
+            stored = {**self.snapshots, **self.draws}
+            if site not in stored:
+                raise KeyError(f"{site!r} is no site of this fit; it has {', '.join(self.sites)}.")
+            means = stored[site].mean(1)
+        if chain is not None:
+            if not 0 <= chain < len(means):
+                raise ValueError(f"chain is {chain!r}; the fit's chains are 0 to {len(means) - 1}.")
+            return means[chain]
+        if len(means) > 1 and not self.topics_are_matched and "topic" in self.story.dims.get(site, ()):
+            raise ValueError(
+                f"site is {site!r}, and its topics are not the same in each of the {len(means)} chains; give chain=0, or "
+                "match them first: diagnostics.align(fit).mean(...)."
+            )
+        return means.mean(0)
 
     def topics(self, n: int = 10, *, chain: int = 0) -> pd.DataFrame:
         """The n most probable terms of every topic of a chain, with the topic's coefficient where there is one.
 
-        Columns: topic, rank, term, probability, and for a coefficient ``<site>``, ``<site>_low``, ``<site>_high`` (90%).
+        Columns: topic, rank, term, probability, and for a coefficient ``<site>``, ``<site>_low``, ``<site>_high`` (90%);
+        for one with several outputs its means, ``<site>[<output>]``.
         """
         beta = self.topic_terms(chain)
         n = min(n, beta.shape[1])
@@ -140,6 +159,11 @@ class Fit:
             if value.ndim == 2:
                 frame[name] = value.mean(0)[topic]
                 frame[f"{name}_low"], frame[f"{name}_high"] = np.quantile(value, [0.05, 0.95], axis=0)[:, topic]
+            elif value.ndim == 3:
+                outputs = value.shape[2]
+                named = self.classes is not None and len(self.classes) == outputs
+                for output, label in enumerate(self.classes if named else range(outputs)):
+                    frame[f"{name}[{label}]"] = value[:, :, output].mean(0)[topic]
         return frame
 
     def topic_terms(self, chain: int) -> np.ndarray:
@@ -150,10 +174,7 @@ class Fit:
                 f"The story {self.story.name!r} has no site with axes of topics and terms; "
                 "deviations(site) shows the leading terms of any site with an axis of terms."
             )
-        if name in self.means:
-            found = self.means[name][chain]
-        else:
-            found = {**self.snapshots, **self.draws}[name][chain].mean(0)
+        found = self.mean(name, chain=chain)
         return found if are_shares(found) else self._computed_topics(chain)
 
     def _computed_topics(self, chain: int) -> np.ndarray:
@@ -172,9 +193,10 @@ class Fit:
     def deviations(self, site: str, n: int = 10, *, chain: int = 0) -> pd.DataFrame:
         """The n terms that each component of a site of deviations raises most: of a topic, of a label, or of both.
 
-        Columns: topic and label as far as the site has them, rank, term, deviation.
+        Columns: topic and label as far as the site has them, rank, term, deviation. A component that raises fewer terms has
+        fewer rows.
         """
-        value = np.asarray(self.means[site][chain] if site in self.means else self.draws[site][chain].mean(0))
+        value = self.mean(site, chain=chain)
         dims = self.story.dims[site]
         if dims[-1] != "term":
             raise ValueError(f"The site {site!r} has no axis of terms; give a site of deviations.")
@@ -188,7 +210,9 @@ class Fit:
         if (names := self.classes) is not None and "label" in columns and columns["label"].max() < len(names):
             columns["label"] = names[columns["label"]]
         columns |= {"rank": index[-1] + 1, "term": self.vocabulary[leading.ravel()]}
-        return pd.DataFrame({**columns, "deviation": np.take_along_axis(value, leading, -1).ravel()})
+        largest = np.take_along_axis(value, leading, -1)
+        raised = largest > RAISED * largest.max(-1, keepdims=True)
+        return pd.DataFrame({**columns, "deviation": largest.ravel()})[raised.ravel()].reset_index(drop=True)
 
     def global_draws(self, most: int | None = None) -> dict[str, np.ndarray]:
         """Draws [chain, draw, ...] of all sites that are not of documents, at draws where all of them are stored."""

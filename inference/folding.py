@@ -17,6 +17,7 @@ from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Documents, documents
 
 from .assignments import Assignments, mean_topics
+from .border import check_covariates
 from .gibbs_engine import theta_can_be_integrated_out
 from .reading import Reading
 from .running import Story
@@ -52,6 +53,7 @@ class Folding:
 
     def __init__(self, fit: Fit, corpus: Corpus, y: Any = None, *, chains: Sequence[int] | None = None) -> None:
         known = known_words(fit, corpus)
+        check_covariates(known, fit.story.arguments.get("covariates", ()))
         self.fit = fit
         self.chains = chains or range(next(iter(fit.global_draws().values())).shape[0])
         self.reading = Reading(_story(fit), known, y, predicting=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -51,6 +52,25 @@ def test_fit_then_predict_in_the_units_of_the_response(folder, capsys):
     stars = pd.read_csv(folder / "reviews.csv")["stars"]  # not in standard units, whose mean is 0
     assert abs(predicted["mean"].mean() - stars.mean()) < 0.5 and predicted["mean"].std() < 2 * stars.std()
     assert (predicted["low"] < predicted["high"]).all()
+
+
+def test_classes_by_a_story_without_topics(folder, capsys):
+    """Labels with blanks are fitted, shown and predicted; the background is the corpus's own."""
+    table = pd.read_csv(folder / "reviews.csv")
+    table["mood"] = np.where(table.pop("stars") > 3, "good", "bad")
+    table.loc[:3, "mood"] = None
+    table.to_csv(folder / "moods.csv", index=False)
+    fit, out = str(folder / "moods.nc"), str(folder / "moods-predicted.csv")
+    laplace = ["--set", "prior=laplace", "--set", "scale=1.0"]
+    fitted = ["fit", "sage_nb", f"{folder}/moods.csv", fit, "--y", "mood", "--engine", "vem", "--set", "outputs=2"]
+    assert main([*fitted, *laplace]) == 0
+    printed = capsys.readouterr().out
+    assert "good " in printed and "bad " in printed and "saved to" in printed
+    assert main(["predict", fit, f"{folder}/moods.csv", out]) == 0
+    predicted = pd.read_csv(out)
+    assert list(predicted.columns) == ["document", "label", "p(bad)", "p(good)"]
+    known = table["mood"].notna()
+    assert (predicted["label"] == table["mood"])[known].mean() > 0.9
 
 
 def test_check_a_story_of_ones_own(folder, capsys):

@@ -7,7 +7,7 @@ import pytest
 import stories
 import xarray as xr
 
-from topiczoo import corpora, inference, models
+from topiczoo import corpora, diagnostics, inference, models
 from topiczoo.inference import chains
 from topiczoo.inference.blocks import DirichletBlock
 
@@ -51,6 +51,18 @@ def test_topics_table(fit):
     assert list(table.columns) == ["topic", "rank", "term", "probability", "eta", "eta_low", "eta_high"]
     assert len(table) == 30 and (table["eta_low"] <= table["eta"]).all() and (table["eta"] <= table["eta_high"]).all()
     assert (table.groupby("topic")["probability"].diff().dropna() <= 0).all()
+
+
+def test_means_over_chains_are_of_what_chains_share(fit):
+    assert fit.mean("sigma").shape == () and fit.mean("theta", chain=1).shape == (250, 6)
+    with pytest.raises(ValueError, match="site is 'beta', and its topics are not the same .* 2 chains; give chain=0"):
+        fit.mean("beta")
+    aligned = diagnostics.align(fit)
+    np.testing.assert_allclose(aligned.mean("beta"), aligned.means["beta"].mean(0))
+    with pytest.raises(ValueError, match="chain is 2; the fit's chains are 0 to 1"):
+        fit.mean("sigma", chain=2)
+    with pytest.raises(KeyError, match="'delta' is no site of this fit; it has"):
+        fit.mean("delta")
 
 
 def test_prediction_beats_the_mean_and_its_interval_covers(fit, reviews):

@@ -30,6 +30,9 @@ def test_read_csv_aligns_responses_with_the_documents_kept(tmp_path):
     _, labels = corpora.read_csv(path, y="label", empty="drop", stop_words=["bee"])
     assert labels.tolist() == ["yes", "maybe", "no"]
     assert labels.dtype.kind == "U"
+    path.write_text("text,label\nant,a\nbee,\n,b\ncat,NA\nant,c\n")
+    _, labels = corpora.read_csv(path, y="label", empty="drop")
+    assert labels.tolist() == ["a", None, None, "c"]  # None: unlabelled, to every engine
 
 
 @pytest.mark.parametrize(
@@ -37,7 +40,6 @@ def test_read_csv_aligns_responses_with_the_documents_kept(tmp_path):
     [
         ("text\nant\n", {"text": "body"}, "text|'body'|['text']"),
         ("text\nant\n", {"y": "stars"}, "y|'stars'|['text']"),
-        ("text,label\nant,a\nbee,\n", {"y": "label"}, "y|'label'|row 1|unlabelled"),
         ("text,label\nant,a\n,b\n", {}, "1 of 2 documents|(1)|empty='drop'"),
         ("text,label\nant,a,b,c\nant,a\n", {}, "table.csv|not a readable table|more cells"),
         ("text,label\nant,a\nant,a,b\n", {}, "table.csv|not a readable table|line 3"),

@@ -133,20 +133,16 @@ def _models(options: argparse.Namespace) -> int:
 
     for name in stories():
         story = getattr(models, name)
-        defaults = {
-            n: p.default
-            for n, p in inspect.signature(story).parameters.items()
-            if p.default is not p.empty and n != "y"
-        }
+        own = [p for p in inspect.signature(story).parameters.values() if p.kind is p.KEYWORD_ONLY]
         print(f"{name}\n    {(inspect.getdoc(story) or name).splitlines()[0]}")
-        print("    " + ", ".join(f"{n}={value}" for n, value in defaults.items()))
+        print("    " + ", ".join(p.name if p.default is p.empty else f"{p.name}={p.default}" for p in own))
     return 0
 
 
 def _fit(options: argparse.Namespace) -> int:
     import numpy as np
 
-    from topiczoo import corpora, inference
+    from topiczoo import corpora, inference, models
 
     story = find_story(options.story)
     words = {
@@ -156,17 +152,20 @@ def _fit(options: argparse.Namespace) -> int:
     data = corpora.read_csv(options.csv, options.text, y=options.y, empty="drop", **words)
     corpus, y = data if options.y else (data, None)
     print(f"{corpus!r}")
-    scale = [0.0, 1.0]
+    info: dict[str, Any] = {"vectoriser": words}
     if options.standardise and y is not None:
         if not np.issubdtype(y.dtype, np.number):
             raise ValueError(f"--standardise needs numbers, and the column {options.y!r} holds labels; leave it out.")
-        scale = [float(np.nanmean(y)), float(np.nanstd(y)) or 1.0]
-        y = (y - scale[0]) / scale[1]
-    fit = getattr(inference, options.engine)(story, corpus, y, seed=options.seed, **_settings(options.set))
-    fit.info["standardised"] = scale
-    fit.info["vectoriser"] = words
-    print_topics(fit)
-    print(f"saved to {fit.save(options.out)}")
+        mean, deviation = info["standardised"] = [float(np.nanmean(y)), float(np.nanstd(y)) or 1.0]
+        y = (y - mean) / deviation
+    settings = _settings(options.set)
+    if "background" in inspect.signature(story).parameters:
+        settings.setdefault("background", models.background(corpus))
+    fit = getattr(inference, options.engine)(story, corpus, y, seed=options.seed, **settings)
+    fit.info |= info
+    saved = fit.save(options.out)  # before anything is shown: that must not lose the fit
+    (print_topics if fit.has_topics else print_classes)(fit)
+    print(f"saved to {saved}")
     return 0
 
 
@@ -227,6 +226,14 @@ def print_topics(fit: Any, n: int = 8) -> None:
         table.insert(0, coefficient, [f"{mean:+.2f} [{low:+.2f}, {high:+.2f}]" for mean, low, high in columns])
         table = table.loc[first[coefficient].sort_values().index]
     print(table.to_string())
+
+
+def print_classes(fit: Any, n: int = 8) -> None:
+    """What each class of a story without topics says more than others, by the first chain."""
+    for site, dims in fit.story.dims.items():
+        if dims == (None, "term") and site in fit.sites:
+            leading = fit.deviations(site, n)
+            print(leading.groupby("label", sort=False).agg(terms=("term", " ".join)).to_string())
 
 
 def _demo(options: argparse.Namespace) -> int:
