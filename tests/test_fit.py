@@ -55,7 +55,7 @@ def test_topics_table(fit):
 
 def test_means_over_chains_are_of_what_chains_share(fit):
     assert fit.mean("sigma").shape == () and fit.mean("theta", chain=1).shape == (250, 6)
-    with pytest.raises(ValueError, match="site is 'beta', and its topics are not the same .* 2 chains; give chain=0"):
+    with pytest.raises(ValueError, match=r"site is 'beta', and its topics are not the same .* 2 chains; give chain=0"):
         fit.mean("beta")
     aligned = diagnostics.align(fit)
     np.testing.assert_allclose(aligned.mean("beta"), aligned.means["beta"].mean(0))
