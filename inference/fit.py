@@ -160,10 +160,11 @@ class Fit:
                 frame[name] = value.mean(0)[topic]
                 frame[f"{name}_low"], frame[f"{name}_high"] = np.quantile(value, [0.05, 0.95], axis=0)[:, topic]
             elif value.ndim == 3:
-                outputs = value.shape[2]
-                named = self.classes is not None and len(self.classes) == outputs
-                for output, label in enumerate(self.classes if named else range(outputs)):
-                    frame[f"{name}[{label}]"] = value[:, :, output].mean(0)[topic]
+                means, names = value.mean(0), self.classes
+                if names is None or len(names) != means.shape[1]:
+                    names = np.arange(means.shape[1])
+                for output, label in enumerate(names):
+                    frame[f"{name}[{label}]"] = means[topic, output]
         return frame
 
     def topic_terms(self, chain: int) -> np.ndarray:
