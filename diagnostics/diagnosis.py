@@ -20,6 +20,7 @@ THRESHOLDS: dict[str, float] = {
     "ess_per_chain": 100,  # bulk and tail effective draws a chain at least this
     "agreement": 1.0,  # share of words in topics that all chains have
     "divergences": 0.0,  # share of divergent transitions of NUTS
+    "moved": 0.001,  # share of words that change their topic in a sweep at least this, in every chain
     "prediction_gap": 0.1,  # difference of chains' mean predictions, in predictive standard deviations, at most this
     "pareto_k": 0.7,  # of importance ratios of a variational fit at most this
     "documents_k": 0.05,  # share of documents whose own Pareto k is above it at most this
@@ -131,7 +132,8 @@ def _numbers(found: list[Series], limits: Mapping[str, float], independent: bool
         }  # fmt: skip
         if not independent and values.shape[1] >= limits["draws"] and values.std() > 0:
             row["mcse"] = float(array_stats.mcse(values))
-            row["r_hat"] = float(array_stats.rhat(values))
+            with np.errstate(invalid="ignore"):  # of two values, folded in the middle, none is left to vary
+                row["r_hat"] = float(array_stats.rhat(values))
             row["ess_bulk"] = float(array_stats.ess(values, method="bulk"))
             row["ess_tail"] = float(array_stats.ess(values, method="tail", prob=(0.05, 0.95)))
             enough = min(row["ess_bulk"], row["ess_tail"]) >= limits["ess_per_chain"] * len(values)
@@ -188,6 +190,10 @@ def _chain_checks(
         meaning = "median difference of chains' mean predictions, in standard deviations of the prediction"
         limit = limits["prediction_gap"]
         checks.append(_check("chains predict alike", gap, limit, gap <= limit, meaning))
+    if "moved" in fit.statistics:
+        share = float(np.mean(fit.statistics["moved"], axis=1).min())
+        meaning = "share of words that change their topic in a sweep, in the slowest chain"
+        checks.append(_check("topics move", share, limits["moved"], share >= limits["moved"], meaning))
     if "diverging" in fit.statistics:
         share = float(np.mean(fit.statistics["diverging"]))
         meaning = "share of divergent transitions of NUTS"

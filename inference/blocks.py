@@ -52,6 +52,7 @@ class Block(MCMCKernel):
     sample_field = "z"
     label = ""
     watches = False  # whether this block, drawn last, records statistics of the whole state
+    watched: tuple[str, ...] = ("lp", "usage")  # which ones
     integrated: Sequence[DirichletBlock] = ()  # blocks whose sites are integrated out of the recorded log density
 
     def __init__(self, model: Callable | None, reading: Reading, sites: Sequence[str]) -> None:
@@ -88,10 +89,10 @@ class Block(MCMCKernel):
 
     def _step(self, key: jax.Array, values: dict[str, Any], corpus: Any, y: Any) -> tuple[dict, dict, dict]:
         new, means = self.draw(key, values, corpus, y)
-        return new, means, self.watch({**values, **new}, corpus, y) if self.watches else {}
+        return new, means, self.watch({**values, **new}, values, corpus, y) if self.watches else {}
 
-    def watch(self, values: dict[str, Any], corpus: Any, y: Any) -> dict[str, jax.Array]:
-        """Statistics of the whole state."""
+    def watch(self, values: dict[str, Any], before: dict[str, Any], corpus: Any, y: Any) -> dict[str, jax.Array]:
+        """Statistics of the whole state, and of the step from the values before."""
         raise NotImplementedError
 
     def refresh(self, state: BlockState, model_args: tuple, model_kwargs: dict | None) -> BlockState:
@@ -286,7 +287,7 @@ class LabelBlock(Block):
     def log_conditional(self, new: dict, values: dict, corpus: Any, y: Any) -> jax.Array:
         return dist.Categorical(logits=self.logits(values, corpus, y)).log_prob(new[self.sites[0]]).sum()
 
-    def watch(self, values: dict, corpus: Any, y: Any) -> dict[str, jax.Array]:
+    def watch(self, values: dict, before: dict, corpus: Any, y: Any) -> dict[str, jax.Array]:
         """``lp``, the story's log joint density, and ``usage``, the share of documents in each topic.
 
         Dirichlet sites of terms are integrated out: p(x, rest) = c Dir(x; a) for all x, so c follows from x at the centre.

@@ -183,7 +183,7 @@ class Plan:
             last[0].watches = True
             last[0].integrated = [block for block in blocks if isinstance(block, DirichletBlock)]
             place = len(blocks) - 1 + bool(by_nuts)
-            self.statistics |= {name: f"block_states.{place}.statistics.{name}" for name in ("lp", "usage")}
+            self.statistics |= {name: f"block_states.{place}.statistics.{name}" for name in last[0].watched}
 
     @property
     def _nuts_place(self) -> int:

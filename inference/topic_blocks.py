@@ -18,8 +18,13 @@ from .running import run, total
 from .sweep import BlockSweep, categorical, concentration, read_weights, sweep
 
 
+WATCHED = ("lp", "usage", "moved")  # by watch_topics
+
+
 class TopicBlock(Block):
     """z by the topic sweep, and with it theta where theta is integrated out of the sweep."""
+
+    watched = WATCHED
 
     def __init__(
         self,
@@ -47,8 +52,8 @@ class TopicBlock(Block):
         theta = dirichlet(theta_key, posterior) if self.draw_theta else mean
         return {"z": z, self.reading.theta: theta}, {self.reading.theta: mean}
 
-    def watch(self, values: dict, corpus: Any, y: Any) -> dict[str, jax.Array]:
-        return watch_topics(self.reading, values, corpus, y, self.collapsed)
+    def watch(self, values: dict, before: dict, corpus: Any, y: Any) -> dict[str, jax.Array]:
+        return watch_topics(self.reading, values, before["z"], corpus, y, self.collapsed)
 
     def token_weights(self, values: dict, corpus: Any, y: Any, document: int, n: int) -> jax.Array:
         """log p(z_dn = k | the rest) up to a constant, [topics], for checking against the story."""
@@ -66,8 +71,11 @@ class TopicBlock(Block):
         return (words + walk.responses(lanes) if self.reading.below else words)[:, lane]
 
 
-def watch_topics(reading: Reading, values: dict, corpus: Any, y: Any, collapsed: bool) -> dict[str, jax.Array]:
-    """``lp``, the story's log joint density, and ``usage``, the share of words in each topic.
+def watch_topics(
+    reading: Reading, values: dict, before: Assignments, corpus: Any, y: Any, collapsed: bool
+) -> dict[str, jax.Array]:
+    """``lp``, the story's log joint density; ``usage``, the share of words in each topic; ``moved``, that of words which have
+    just changed it: next to none where a response refuses every move.
 
     Dirichlet theta and beta that only words read are integrated out: their density is spread over so many numbers near
     zero that it would drown the rest. int prod_k theta_k^n_k Dir(theta; alpha) = B(alpha + n) / B(alpha).
@@ -89,7 +97,9 @@ def watch_topics(reading: Reading, values: dict, corpus: Any, y: Any, collapsed:
         lp += xlogy(z.document_topic, trace["z"]["fn"].theta).sum()
     if reading.beta not in integrated:
         lp += xlogy(z.topic_term, trace["z"]["fn"].beta).sum()
-    return {"lp": lp, "usage": usage}
+    present = corpus.blocks.terms < corpus.num_terms
+    moved = jnp.sum(present & (z.topics != before.topics)) / jnp.maximum(present.sum(), 1)
+    return {"lp": lp, "usage": usage, "moved": moved}
 
 
 def beta_can_be_integrated_out(reading: Reading) -> bool:
@@ -109,12 +119,13 @@ class CollapsedBlock(Block):
     """
 
     label = "fully collapsed sampler"
+    watched = WATCHED
 
     def __init__(self, model: Callable | None, reading: Reading) -> None:
         super().__init__(model, reading, ["z", reading.theta, reading.beta])
 
-    def watch(self, values: dict, corpus: Any, y: Any) -> dict[str, jax.Array]:
-        return watch_topics(self.reading, values, corpus, y, collapsed=True)
+    def watch(self, values: dict, before: dict, corpus: Any, y: Any) -> dict[str, jax.Array]:
+        return watch_topics(self.reading, values, before["z"], corpus, y, collapsed=True)
 
     def _token(self, values: dict, corpus: Any, y: Any) -> Callable:
         """Unnormalised log weights of a token's topics, as a function of the counts without it."""

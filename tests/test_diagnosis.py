@@ -70,6 +70,15 @@ def test_divergences_are_counted():
     assert checks.loc["no divergences", "value"] == 0.005 and checks.loc["no divergences", "passes"] is False
 
 
+def test_topics_that_stand_still_are_noticed():
+    fit = good()
+    fit.statistics["moved"] = np.full((2, 400), 0.2)
+    assert diagnose(fit, predictions=0).checks.loc["topics move", "passes"] is True
+    fit.statistics["moved"][1] = 0.0
+    found = diagnose(fit, predictions=0)
+    assert found.checks.loc["topics move", "passes"] is False and "Not so: topics move (share of words" in found.verdict
+
+
 def test_ten_draws_of_one_chain_say_what_cannot_be_known():
     found = diagnose(good(1, 10), predictions=0)
     assert not found.passes

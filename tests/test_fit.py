@@ -46,6 +46,11 @@ def test_running_means_are_means_of_conditionals(fit):
         assert gap.max() < 0.1 and gap.mean() < 0.01
 
 
+def test_share_of_words_that_change_their_topic(fit):
+    moved = fit.statistics["moved"]
+    assert moved.shape == (2, 100) and 0.01 < moved.min() and moved.max() < 0.9
+
+
 def test_topics_table(fit):
     table = fit.topics(5)
     assert list(table.columns) == ["topic", "rank", "term", "probability", "eta", "eta_low", "eta_high"]
