@@ -17,7 +17,6 @@ from .reading import Reading
 from .running import run, total
 from .sweep import BlockSweep, categorical, concentration, read_weights, sweep
 
-
 WATCHED = ("lp", "usage", "moved")  # by watch_topics
 
 
@@ -74,7 +73,7 @@ class TopicBlock(Block):
 def watch_topics(
     reading: Reading, values: dict, before: Assignments, corpus: Any, y: Any, collapsed: bool
 ) -> dict[str, jax.Array]:
-    """``lp``, the story's log joint density; ``usage``, the share of words in each topic; ``moved``, that of words which have
+    """``lp``, the story's log joint density; ``usage``, the share of words in each topic; ``moved``, that of words that have
     just changed it: next to none where a response refuses every move.
 
     Dirichlet theta and beta that only words read are integrated out: their density is spread over so many numbers near
