@@ -77,25 +77,39 @@ class Selection:
         frame = pd.DataFrame({**columns, "terms": words.to_numpy()[where[0]]})
         return frame.sort_values(["kept", "coefficient"], ascending=[False, True], ignore_index=True)
 
-    def predict(self, corpus: Corpus, *, seed: int = 0) -> Prediction:
-        """The response of new documents at the kept coefficients, all else at the chain's posterior means."""
-        return self._predictor(corpus, repeats=LEAST_RESPONSES, seed=seed)(self.coefficients)
+    def predict(self, corpus: Corpus, *, seed: int = 0) -> Any:
+        """The response of new documents at the kept coefficients, all else at the chain's posterior means.
+
+        A :class:`Prediction`, or a dict of them where the story has several responses.
+        """
+        found = self._predictor(corpus, repeats=LEAST_RESPONSES, seed=seed)(self.coefficients)
+        return found if len(found) > 1 else next(iter(found.values()))
 
     def errors(self, corpus: Corpus, y: Any) -> pd.DataFrame:
         """Error on documents against the number of topics kept: the share of wrong classes, or the mean squared error.
 
-        Columns: kept (of each output), sparsity (kept over topics), error; ``attrs["error"]`` says which of the two.
+        Columns: kept (of each output), sparsity (kept over topics), error; ``attrs["error"]`` says which of the two. Where
+        the story has several responses, y is a dict of some of them, and each has a column of its name and its word in
+        ``attrs``.
         """
-        truth = np.asarray(codes_of(self.fit.classes, y), float)
         predict, num_topics = self._predictor(corpus, repeats=1, seed=0), self.kept.shape[0]
-        predictions = [predict(coefficients) for coefficients in self.path]
-        kept, errors = np.arange(num_topics + 1), [error(prediction, truth) for prediction in predictions]
-        frame = pd.DataFrame({"kept": kept, "sparsity": kept / num_topics, "error": errors})
-        of_classes = predictions[0].probabilities is not None or predictions[0].yes_or_no
-        frame.attrs["error"] = "share of wrong classes" if of_classes else "mean squared error"
+        path = [predict(coefficients) for coefficients in self.path]
+        sites = list(path[0])
+        named = y if isinstance(y, Mapping) else dict.fromkeys(sites[:1], codes_of(self.fit.classes, y))
+        if (len(sites) > 1 and named is not y) or set(named) - set(sites):
+            told = f"names {list(named)}" if named is y else "is one response"
+            raise ValueError(f"y {told}, and the story has {', '.join(map(repr, sites))}; give a dict of those.")
+        kept = np.arange(num_topics + 1)
+        frame = pd.DataFrame({"kept": kept, "sparsity": kept / num_topics})
+        for name, values in named.items():
+            truth, first = np.asarray(values, float), path[0][name]
+            column = name if named is y else "error"
+            frame[column] = [error(predictions[name], truth) for predictions in path]
+            of_classes = first.probabilities is not None or first.yes_or_no
+            frame.attrs[column] = "share of wrong classes" if of_classes else "mean squared error"
         return frame
 
-    def _predictor(self, corpus: Corpus, repeats: int, seed: int) -> Callable[[np.ndarray], Prediction]:
+    def _predictor(self, corpus: Corpus, repeats: int, seed: int) -> Callable[[np.ndarray], dict[str, Prediction]]:
         """A function from coefficients to predictions; documents are folded in and responses compiled once."""
         folding = Folding(self.fit, corpus, chains=[self.chain])
         respond, values = plug_in(folding, repeats), folding.means(self.chain)
@@ -103,11 +117,11 @@ class Selection:
         return lambda coefficients: _predict(folding, respond, topics, {**values, self.site: coefficients}, seed)
 
 
-def _predict(folding: Folding, respond: Callable, topics: tuple, values: dict, seed: int = 0) -> Prediction:
-    """The response at given topics and values, coefficients among them."""
+def _predict(folding: Folding, respond: Callable, topics: tuple, values: dict, seed: int = 0) -> dict[str, Prediction]:
+    """Each response at given topics and values, coefficients among them."""
     values = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), values)
-    ((name, part),) = respond(jax.random.key(seed), *topics, values).items()
-    return as_prediction(name, folding.reading.corpus, [part], folding)
+    parts = respond(jax.random.key(seed), *topics, values)
+    return {name: as_prediction(name, folding.reading.corpus, [part], folding) for name, part in parts.items()}
 
 
 def error(prediction: Prediction, y: np.ndarray) -> float:
@@ -187,7 +201,8 @@ def select(
 
     def wrong(chosen: Selection) -> float:
         values = {**folding.means(chosen.chain), site: chosen.coefficients}
-        return error(_predict(folding, respond, topics_of(chosen.chain), values), truth)
+        (found,) = _predict(folding, respond, topics_of(chosen.chain), values).values()
+        return error(found, truth)
 
     return min(map(of_chain, range(num_chains)), key=wrong)
 

@@ -107,8 +107,19 @@ def test_several_responses_and_parts():
     corpus, first = stories.tiny()
     y = {"stars": first, "votes": RNG.normal(size=(3, 2))}
     draws = {"beta": np.full((1, 4, 2, 3), 1 / 3, np.float32), "eta": RNG.normal(size=(1, 4, 2)).astype(np.float32)}
-    frame = scores(fit_of(story, draws, corpus, y, num_topics=2), corpus, y)
+    fit = fit_of(story, draws, corpus, y, num_topics=2)
+    frame = scores(fit, corpus, y)
     assert list(frame.index.get_level_values("response").unique()) == ["stars", "votes[0]", "votes[1]"]
     assert np.isfinite(frame.loc[("stars", "log_score"), "value"])
     expected = np.sqrt(np.mean((y["votes"][:, 1] - 0) ** 2))
     assert abs(frame.loc[("votes[1]", "rmse"), "value"] - expected) < 2  # means of four draws of eta stay near 0
+    chosen = fit.select("largest", keep=1)
+    assert chosen.predict(corpus)["votes"].mean.shape == (3, 2)
+    errors = chosen.errors(corpus, y)
+    assert list(errors.columns) == ["kept", "sparsity", "stars", "votes"] and np.isfinite(errors.to_numpy()).all()
+    np.testing.assert_allclose(
+        errors["stars"][0], np.mean(np.square(first)), rtol=1e-5
+    )  # without topics all means are 0
+    for wrong, words in ((first, "y is one response"), ({"star": first}, r"y names \['star'\]")):
+        with pytest.raises(ValueError, match=words + ", and the story has 'stars', 'votes'; give a dict of those"):
+            chosen.errors(corpus, wrong)
