@@ -41,10 +41,12 @@ def scores(
     found = pointwise(fit, test, y_test, **settings)
     predictions: Any = fit.predict(test, **settings)
     if not isinstance(predictions, dict):
-        predictions = {next(iter(found.observed)): predictions}
+        predictions = {predictions.site: predictions}
     frames = {}
-    for name, truth in found.observed.items():
-        prediction = predictions[name]
+    for name, prediction in predictions.items():
+        if name not in found.observed:  # y_test need not have all of them
+            continue
+        truth = found.observed[name]
         logs = found.log_likelihood[name]
         log_density = logsumexp(logs, axis=(0, 1)) - np.log(logs.shape[0] * logs.shape[1])
         if prediction.probabilities is not None and prediction.probabilities.ndim == 2:

@@ -58,7 +58,7 @@ def _predictions(fit: Fit, number: int, seed: int) -> list[Series]:
     rows = np.random.default_rng(seed).choice(len(fit.corpus), min(number, len(fit.corpus)), replace=False)
     rows = np.sort(rows)
     predicted = fit.predict(fit.corpus[rows], seed=seed)
-    parts = predicted if isinstance(predicted, dict) else {"y": predicted}
+    parts = predicted if isinstance(predicted, dict) else {predicted.site: predicted}
     found = []
     for name, prediction in parts.items():
         expected = prediction.expected.reshape(*prediction.expected.shape[:3], -1)[..., 0]

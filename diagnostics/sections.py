@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -340,11 +339,7 @@ class Sections:
 
 
 def _some(prediction: Any, places: np.ndarray) -> Any:
-    """A prediction of some of its documents."""
+    """A prediction of some of its documents, or a dict of them."""
     if isinstance(prediction, dict):
-        return {name: _some(part, places) for name, part in prediction.items()}
-    return replace(
-        prediction, names=prediction.names[places], mean=prediction.mean[places], draws=prediction.draws[:, places],
-        expected=prediction.expected[:, :, places],
-        probabilities=None if prediction.probabilities is None else prediction.probabilities[places],
-    )  # fmt: skip
+        return {name: part.take(places) for name, part in prediction.items()}
+    return prediction.take(places)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import jax
 import numpy as np
 import pandas as pd
 from sklearn.model_selection import ParameterGrid
@@ -41,7 +40,7 @@ def cross_predict(
     found = []
     for left_out in parts:
         kept = np.setdiff1d(np.arange(len(corpus)), left_out)
-        seen = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], y)
+        seen = {name: _rows(part, kept) for name, part in y.items()} if isinstance(y, dict) else _rows(y, kept)
         fit = engine(story, corpus[kept], seen, seed=seed, **settings)
         found.append(fit.predict(corpus[left_out], **{"seed": seed, **(predict or {})}))
     order = np.argsort(np.concatenate(parts))
@@ -85,6 +84,12 @@ def grid_search(
     table = pd.DataFrame(rows, columns=[*grid, "error"]).sort_values("error", kind="stable", ignore_index=True)
     table.attrs["error"] = "share of wrong classes" if of_classes else "mean squared error"
     return table
+
+
+def _rows(y: Any, kept: np.ndarray) -> Any:
+    """Some documents' responses; categories keep their order, and those that none of these has."""
+    y = y.array if isinstance(y, pd.Series) else y
+    return y[kept] if isinstance(y, pd.Categorical) else np.asarray(y)[kept]
 
 
 def _together(parts: list[Prediction], order: np.ndarray) -> Prediction:

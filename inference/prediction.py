@@ -48,6 +48,7 @@ class Prediction:
     yes_or_no: bool = False  # whether it is 0 or 1
     calibration: Calibration | None = None
     losses: np.ndarray | None = None  # expected loss of each class, [documents, classes], under a margin
+    site: str = "y"  # of the response in the story
 
     @property
     def code(self) -> np.ndarray:
@@ -60,6 +61,15 @@ class Prediction:
     def label(self) -> np.ndarray:
         """The class decided on, by its name where y came with names."""
         return self.code if self.classes is None else self.classes[self.code]
+
+    def take(self, places: np.ndarray) -> Prediction:
+        """The prediction of some of its documents."""
+        return replace(
+            self, names=self.names[places], mean=self.mean[places], draws=self.draws[:, places],
+            expected=self.expected[:, :, places],
+            probabilities=None if self.probabilities is None else self.probabilities[places],
+            losses=None if self.losses is None else self.losses[places],
+        )  # fmt: skip
 
     def interval(self, probability: float = 0.9) -> np.ndarray:
         """Central predictive interval, [documents, ..., 2]; calibrated where the prediction is."""
@@ -238,6 +248,7 @@ def as_prediction(name: str, corpus: Corpus, parts: list[dict], folding: Folding
     support = folding.reading.latent[name].prior.support
     bound = getattr(support, "lower_bound", None)
     told: dict[str, Any] = {
+        "site": name,
         "whole": support.is_discrete,
         "yes_or_no": support is constraints.boolean,
         "lowest": bound if isinstance(bound, int | float) else -np.inf,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import special as scipy_special
 from scipy.special import gammaln, logsumexp
@@ -139,12 +141,17 @@ def test_every_document_is_predicted_by_a_fit_that_has_not_seen_it():
         def __init__(self, story, corpus, y, *, seed):
             self.names = set(corpus.names)
             assert len(y) == len(corpus)
+            if isinstance(y, pd.Categorical):
+                assert list(y.categories) == ["low", "mid", "high"]
 
         def predict(self, corpus, *, seed):
             return predicted(np.array([[float(name in self.names) for name in corpus.names]] * 3))
 
     found = inference.cross_predict(Seen, models.slda, corpus, np.arange(11.0), folds=4)
     assert found.mean.shape == (11,) and not found.mean.any() and found.draws.shape == (3, 11)
+    levels = pd.Categorical(["low"] * 5 + ["high"] * 5 + ["mid"], ["low", "mid", "high"], ordered=True)
+    for y in (levels, pd.Series(levels)):  # in the fold that leaves "mid" out it is a category still
+        inference.cross_predict(Seen, models.slda, corpus, y, folds=11)
     with pytest.raises(ValueError, match="folds is 12; give a whole number from 2 to the number of documents, 11"):
         inference.cross_predict(Seen, models.slda, corpus, np.arange(11.0), folds=12)
 
@@ -177,5 +184,8 @@ def test_classes_go_by_their_names():
     _add_responses(shown, np.array([0.0, np.nan]), np.arange(2), prediction, (0.0, 1.0))
     assert shown[0]["responses"] == [{"name": "y", "y": "bad", "label": "good", "probability": 0.8}]
     assert shown[1]["responses"][0]["y"] is None
+    losses = np.array([[0.1, 5.0], [7.0, 0.2]])  # a margin decides by them, whatever the probabilities
+    decided = replace(prediction, losses=losses)
+    assert list(decided.label) == ["bad", "good"] and list(decided.take(np.array([1])).label) == ["good"]
     codes = Prediction(prediction.names, draws.mean(0), draws, draws[None], shares)
     assert list(codes.label) == [1, 0] and list(codes.frame().columns) == ["label", "p(0)", "p(1)"]

@@ -12,7 +12,7 @@ from test_held_out import fit_of
 from test_pointwise import simulated  # noqa: F401
 
 from topiczoo.diagnostics.predictive_scores import class_scores, crps, r_squared, real_scores, scores
-from topiczoo.models import draw_words
+from topiczoo.models import draw_words, medlda
 
 RNG = np.random.default_rng(0)
 
@@ -123,3 +123,11 @@ def test_several_responses_and_parts():
     for wrong, words in ((first, "y is one response"), ({"star": first}, r"y names \['star'\]")):
         with pytest.raises(ValueError, match=words + ", and the story has 'stars', 'votes'; give a dict of those"):
             chosen.errors(corpus, wrong)
+
+
+def test_a_margin_beside_the_response_is_no_response_of_its_own():
+    corpus, y = stories.tiny()
+    draws = {"beta": np.full((1, 2, 2, 3), 1 / 3, np.float32), "eta": RNG.normal(size=(1, 2, 2)).astype(np.float32)}
+    fit = fit_of(medlda, {**draws, "sigma": np.ones((1, 2), np.float32)}, corpus, y, margin="regression", num_topics=2)
+    assert fit.predict(corpus).site == "y"
+    assert list(scores(fit, corpus, y).index[:2]) == ["r2", "rmse"]
