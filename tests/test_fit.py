@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import stories
 import xarray as xr
+from test_held_out import fit_of
 
 from topiczoo import corpora, diagnostics, inference, models
 from topiczoo.inference import chains
@@ -68,6 +69,15 @@ def test_means_over_chains_are_of_what_chains_share(fit):
         fit.mean("sigma", chain=2)
     with pytest.raises(KeyError, match="'delta' is no site of this fit; it has"):
         fit.mean("delta")
+
+
+def test_deviations_list_only_what_is_raised():
+    corpus = corpora.Corpus.from_counts(np.ones((2, 3), int), ["ant", "bee", "cat"])
+    raised = np.array([[2.0, 1e-9, 1.0], [0.0, -1.0, 0.0]], np.float32)
+    story = {"background": models.background(corpus), "outputs": 2}
+    fit = fit_of(models.sage_nb, {"deviation": raised[None, None]}, corpus, np.array([0.0, 1.0]), **story)
+    table = fit.deviations("deviation")
+    assert table["label"].tolist() == [0, 0] and table["term"].tolist() == ["ant", "cat"]
 
 
 def test_prediction_beats_the_mean_and_its_interval_covers(fit, reviews):

@@ -117,9 +117,8 @@ def test_several_responses_and_parts():
     assert chosen.predict(corpus)["votes"].mean.shape == (3, 2)
     errors = chosen.errors(corpus, y)
     assert list(errors.columns) == ["kept", "sparsity", "stars", "votes"] and np.isfinite(errors.to_numpy()).all()
-    np.testing.assert_allclose(
-        errors["stars"][0], np.mean(np.square(first)), rtol=1e-5
-    )  # without topics all means are 0
+    without_topics = np.mean(np.square(first))  # all means are 0
+    np.testing.assert_allclose(errors["stars"][0], without_topics, rtol=1e-5)
     for wrong, words in ((first, "y is one response"), ({"star": first}, r"y names \['star'\]")):
         with pytest.raises(ValueError, match=words + ", and the story has 'stars', 'votes'; give a dict of those"):
             chosen.errors(corpus, wrong)

@@ -231,8 +231,8 @@ def print_topics(fit: Any, n: int = 8) -> None:
 def print_classes(fit: Any, n: int = 8) -> None:
     """What each class of a story without topics says more than others, by the first chain."""
     for site, dims in fit.story.dims.items():
-        if dims == (None, "term") and site in fit.sites:
-            leading = fit.deviations(site, n)
+        leading = fit.deviations(site, n) if dims == (None, "term") and site in fit.sites else ()
+        if "label" in leading:
             print(leading.groupby("label", sort=False).agg(terms=("term", " ".join)).to_string())
 
 
