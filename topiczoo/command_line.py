@@ -231,7 +231,9 @@ def print_topics(fit: Any, n: int = 8) -> None:
 def print_classes(fit: Any, n: int = 8) -> None:
     """What each class of a story without topics says more than others, by the first chain."""
     for site, dims in fit.story.dims.items():
-        leading = fit.deviations(site, n) if dims == (None, "term") and site in fit.sites else ()
+        if dims != (None, "term") or site not in fit.sites:
+            continue
+        leading = fit.deviations(site, n)
         if "label" in leading:
             print(leading.groupby("label", sort=False).agg(terms=("term", " ".join)).to_string())
 
