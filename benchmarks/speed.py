@@ -81,6 +81,7 @@ def part_topiczoo_speed(folder, sweeps):
     from topiczoo.corpora.layouts import documents
     from topiczoo.inference import chains, gibbs_engine
     from topiczoo.inference.reading import read
+    from topiczoo.inference.sharding import mesh_of_documents
     from topiczoo.inference.sweep import sweep
 
     counts, vocabulary, rating = load(folder)
@@ -88,12 +89,11 @@ def part_topiczoo_speed(folder, sweeps):
     y = (rating - rating.mean()) / rating.std()
     began = time.perf_counter()
     reading = read(models.slda, corpus, y, {"num_topics": TOPICS, "alpha": ALPHA, "gamma": GAMMA})
-    devices = jax.devices()
-    mesh = jax.sharding.Mesh(np.asarray(devices), ("documents",)) if len(devices) > 1 else None
+    data = documents(corpus, blocks=True), jnp.asarray(reading.y)
+    mesh = mesh_of_documents(data[0].blocks)
     plan = gibbs_engine.choose_blocks(reading, mesh=mesh, draw_theta=False)
-    data = documents(corpus, shards=len(devices)), jnp.asarray(reading.y)
     schedule = chains.Schedule(20, sweeps, chunk=1, unstored=["beta", "theta", "z"])
-    chain = chains.Chains(plan.kernel(), jnp.stack([jax.random.key(0)]), data, devices[:1], schedule)
+    chain = chains.Chains(plan.kernel(), jnp.stack([jax.random.key(0)]), data, schedule)
     jax.block_until_ready(chain.advance(1))
     first = time.perf_counter() - began
     seconds = []

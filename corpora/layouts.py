@@ -16,6 +16,8 @@ import pandas as pd
 from .corpus import Corpus
 
 WIDTH = 64  # documents of a block: 64 x 50 topics of float32 stay in a core's first cache
+SHARDS = 8  # parts of a corpus that threads share out: so many on any machine, so that results are the same on all
+LEAST_SHARED = 50_000  # places: fewer are not worth the threads
 WIDTH_OF_ACCELERATORS = 4096  # they would rather have many documents side by side than few steps
 
 
@@ -40,8 +42,9 @@ class Blocks(NamedTuple):
     """Documents sorted by length, side by side in blocks of equal width; each block as deep as its longest.
 
     ``terms[s, start[s, b] + n, lane]`` is the n-th token of document ``rows[s, b, lane]``, for n below ``lengths[s, b,
-    lane]``. The blocks are dealt to shards s of equal shape, one for each device, so that one compiled loop serves
-    all blocks whatever their depth; padding stays small because neighbours are alike.
+    lane]``. The blocks are dealt to shards s of equal shape, which threads share out, so that one compiled loop serves
+    all blocks whatever their depth; padding stays small because neighbours are alike. The layout follows from the corpus
+    alone, never from the machine.
     """
 
     terms: jax.Array  # [shards, places, width] int32; num_terms where there is no token
@@ -99,15 +102,15 @@ class Documents:
         )  # fmt: skip
 
 
-def documents(corpus: Corpus, *, pairs: bool = False, tokens: bool = False, shards: int = 0) -> Documents:
-    """The numbers of a corpus as a pytree, with the layouts asked for (``shards`` > 0: blocks dealt to so many)."""
+def documents(corpus: Corpus, *, pairs: bool = False, tokens: bool = False, blocks: bool = False) -> Documents:
+    """The numbers of a corpus as a pytree, with the layouts asked for."""
     layout: dict[str, Any] = {}
     if pairs:
         layout["pairs"] = distinct_pairs(corpus)
     if tokens:
         layout["token_document"], layout["token_term"] = map(jnp.asarray, corpus.tokens())
-    if shards:
-        layout["blocks"] = token_blocks(corpus, shards)
+    if blocks:
+        layout["blocks"] = token_blocks(corpus)
     return Documents(
         lengths=jnp.asarray(corpus.lengths, jnp.float32),
         covariates=_numeric(corpus.covariates),
@@ -138,17 +141,19 @@ def distinct_pairs(corpus: Corpus) -> Pairs:
     )
 
 
-def token_blocks(corpus: Corpus, shards: int = 1) -> Blocks:
-    """Blocks of documents of like length, dealt to shards in turn so that all have about equal work."""
+def token_blocks(corpus: Corpus) -> Blocks:
+    """Blocks of documents of like length, the longest first, each dealt to the shard that has least to do so far."""
     lengths = corpus.lengths
+    shards = SHARDS if lengths.sum() >= LEAST_SHARED and jax.default_backend() == "cpu" else 1
     width = WIDTH if jax.default_backend() == "cpu" else WIDTH_OF_ACCELERATORS
     width = min(width, 2 ** int(np.ceil(np.log2(max(corpus.num_documents / shards, 1)))))
-    num_blocks = -(-corpus.num_documents // (width * shards))
-    order = np.full(num_blocks * shards * width, -1)
+    order = np.full(-(-corpus.num_documents // width) * width, -1)
     order[: corpus.num_documents] = np.argsort(-lengths, kind="stable")
-    dealt = order.reshape(num_blocks, shards, width)
-    dealt[1::2] = dealt[1::2, ::-1].copy()  # back and forth, or the first shard would get the longer of every deal
-    rows = dealt.swapaxes(0, 1)
+    blocks = order.reshape(-1, width)
+    of_shard = _dealt(lengths[blocks[:, 0]], shards)
+    rows = np.full((shards, max(map(len, of_shard)), width), -1)
+    for shard, own in enumerate(of_shard):
+        rows[shard, : len(own)] = blocks[own]
     inside = rows >= 0
     in_lane = np.where(inside, lengths[rows], 0)
     depth = in_lane.max(2)
@@ -170,3 +175,16 @@ def token_blocks(corpus: Corpus, shards: int = 1) -> Blocks:
     lane_of[rows[inside]] = np.flatnonzero(inside)
     arrays = terms, start, depth, np.where(inside, rows, 0), in_lane, lane_of
     return Blocks(*(jnp.asarray(array, jnp.int32) for array in arrays))
+
+
+def _dealt(depths: np.ndarray, shards: int) -> list[list[int]]:
+    """For each shard its blocks. A thread takes neighbouring shards: of equal ones the first are those of different threads,
+    however many threads there are."""
+    turn = sorted(range(shards), key=lambda shard: f"{shard:b}".zfill(shards.bit_length() - 1)[::-1])
+    given = np.zeros(shards, int)
+    own: list[list[int]] = [[] for _ in range(shards)]
+    for block, depth in enumerate(depths.tolist()):
+        shard = min(turn, key=given.__getitem__)
+        own[shard].append(block)
+        given[shard] += depth
+    return own

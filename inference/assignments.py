@@ -26,6 +26,9 @@ class Assignments(NamedTuple):
     topics: jax.Array  # [shards, places, width] int32, as Blocks.terms
     document_topic: jax.Array  # [documents, topics] float32
     topic_term: Any = None  # [topics, terms] float32; None where nobody reads it
+    proposed: Any = (
+        None  # share of tokens for which the words alone proposed another topic in the sweep that made these
+    )
 
     # To NumPyro, which checks values against plates, the whole is one value outside all plates.
     @property
@@ -40,7 +43,7 @@ class Assignments(NamedTuple):
 def count(topics: jax.Array, blocks: Blocks, num_topics: int, num_terms: int) -> Assignments:
     """The tables of counts of given topics."""
     term_topic = jnp.zeros((num_terms + 1, num_topics), jnp.float32).at[blocks.terms, topics].add(1.0)[:num_terms]
-    return Assignments(topics, document_counts(topics, blocks, num_topics), term_topic.T)
+    return Assignments(topics, document_counts(topics, blocks, num_topics), term_topic.T, jnp.zeros(()))
 
 
 def document_counts(topics: jax.Array, blocks: Blocks, num_topics: int) -> jax.Array:

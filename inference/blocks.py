@@ -322,7 +322,7 @@ class Few(NamedTuple):
 
 def few(reading: Reading) -> Few:
     """The reading's few documents with their words laid out and random topics."""
-    corpus = documents(reading.few_corpus, pairs=True, shards=1)
+    corpus = documents(reading.few_corpus, pairs=True, blocks=True)
     values = dict(reading.few_values)
     if reading.has_words:
 

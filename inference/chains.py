@@ -1,8 +1,8 @@
 """Running chains with NumPyro's MCMC, a chunk of draws at a time.
 
-Chains are independent: each has its own key, so that its draws do not depend on how many run beside it, and host devices
-share them out. Between chunks the bar moves, draws are checked
-for NaN, large sites are copied, and Ctrl-C ends the run with what was drawn.
+Chains are independent: each has its own key, so that its draws do not depend on how many run beside it, and threads share
+them out. Between chunks the bar moves, draws are checked for NaN, large sites are copied, and Ctrl-C ends the run with what
+was drawn.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from numpyro.infer import MCMC
 from tqdm.auto import tqdm
+
+from .sharding import WORKERS
 
 
 @dataclass
@@ -55,51 +57,56 @@ def chunk_size(num_warmup: int, num_samples: int, thinning: int, wanted: int) ->
     return max(fitting, default=max(thinning, min(sizes, default=num_samples)))
 
 
-class Chains:
-    """Chains that advance together: one program, compiled once, with each device running its share of them."""
+class Progress(NamedTuple):
+    """How far chains have come. It is replaced as a whole: wherever a run is cut short, its parts belong together."""
 
-    def __init__(
-        self, kernel: Any, keys: jax.Array, data: tuple, devices: Sequence[Any] | Mesh, schedule: Schedule
-    ) -> None:
+    states: list[Any]  # of each chain; on an accelerator one, of all chains side by side
+    collected: tuple[tuple[dict, dict], ...] = ()  # draws and fields of each chunk, [chains, draws, ...]
+    copied: tuple[dict, ...] = ()  # large sites at the end of each chunk
+    done: int = 0
+
+
+class Chains:
+    """Chains that advance together: one program, compiled once, that a thread runs for each chain."""
+
+    def __init__(self, kernel: Any, keys: jax.Array, data: tuple, schedule: Schedule) -> None:
         self.kernel, self.data, self.schedule = kernel, data, schedule
-        self.inside = devices if isinstance(devices, Mesh) else None  # the mesh that the kernel itself uses
-        self.mesh = None if isinstance(devices, Mesh) else self._mesh(len(keys), devices)
+        # a core does best with one chain after the other; an accelerator with all of them side by side
+        self.together = jax.default_backend() != "cpu"
         self.stored = (*(f"~z.{site}" for site in schedule.unstored), *schedule.statistics.values())
         self.programs: dict[int, Callable] = {}
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*already stores a value")
-            self.states = self._on_devices(
-                lambda key, data: kernel.init(key, schedule.num_warmup, None, data, {})
-            )(keys, data)  # fmt: skip
+            start = self._of_chains(lambda key, data: kernel.init(key, schedule.num_warmup, None, data, {}))
+            self.states = [start(keys, data)] if self.together else [start(key, data) for key in keys]
 
-    @staticmethod
-    def _mesh(num_chains: int, devices: Sequence[Any]) -> Mesh | None:
-        """As many devices as divide the chains evenly."""
-        used = max(n for n in range(1, len(devices) + 1) if num_chains % n == 0)
-        return Mesh(np.asarray(devices[:used]), ("chains",)) if used > 1 else None
+    def _of_chains(self, one_chain: Callable) -> Any:
+        return jax.jit(jax.vmap(one_chain, (0, None)) if self.together else one_chain)
 
-    def _on_devices(self, one_chain: Callable) -> Callable:
-        # a core does best with one chain after the other; an accelerator with all of them side by side
-        each = jax.lax.map if jax.default_backend() == "cpu" else lambda one, states: jax.vmap(one)(states)
-
-        def in_turn(states: Any, data: tuple) -> Any:
-            return each(lambda state: one_chain(state, data), states)
-
-        if self.inside is not None:
-            # the state stays whole: left to itself it would come back split, and the next step be compiled anew
-            return jax.jit(in_turn, out_shardings=NamedSharding(self.inside, PartitionSpec()))
-        if self.mesh is None:
-            return jax.jit(in_turn)
-        split, whole = PartitionSpec("chains"), PartitionSpec()
-        spread = jax.shard_map(in_turn, mesh=self.mesh, in_specs=(split, whole), out_specs=split, check_vma=False)
-        return jax.jit(spread)
-
-    def advance(self, steps: int) -> tuple[dict, dict]:
-        """Some steps of every chain: their draws and statistics, each [chains, draws, ...]."""
+    def advance(self, steps: int) -> tuple[list[Any], dict, dict]:
+        """The states some steps later, and the draws and fields on the way, each [chains, draws, ...]."""
         if steps not in self.programs:
-            self.programs[steps] = self._on_devices(partial(self._advance_one, steps))
-        self.states, draws, fields = self.programs[steps](self.states, self.data)
-        return draws, fields
+            self.programs[steps] = self._program(steps)
+        program = self.programs[steps]
+        with ThreadPoolExecutor(min(len(self.states), WORKERS)) as threads:
+            found = list(threads.map(lambda state: jax.block_until_ready(program(state, self.data)), self.states))
+        states = [state for state, _, _ in found]
+        draws, fields = (
+            jax.tree.map(np.asarray, found[0][part])
+            if self.together
+            else jax.tree.map(lambda *leaves: np.stack(leaves), *(one[part] for one in found))
+            for part in (1, 2)
+        )
+        return states, draws, fields
+
+    def _program(self, steps: int) -> Callable:
+        schedule, state = self.schedule, self.states[0]
+        if hasattr(self.kernel, "program"):
+            fields = tuple(schedule.statistics.values())
+            return self.kernel.program(
+                steps, min(schedule.thinning, steps), schedule.unstored, fields, state, self.data
+            )
+        return self._of_chains(partial(self._advance_one, steps)).lower(state, self.data).compile()
 
     def _advance_one(self, steps: int, state: Any, data: tuple) -> tuple[Any, dict, dict]:
         schedule = self.schedule
@@ -111,48 +118,54 @@ class Chains:
         mcmc.run(state.rng_key, *data, extra_fields=self.stored)
         return mcmc.last_state, mcmc.get_samples(), mcmc.get_extra_fields()
 
+    def of_states(self, read: Callable[[Any], dict], states: list[Any]) -> dict[str, np.ndarray]:
+        """What ``read`` finds in the state of every chain, [chains, ...]."""
+        found = [jax.tree.map(np.asarray, read(state)) for state in states]
+        return found[0] if self.together else {name: np.stack([one[name] for one in found]) for name in found[0]}
+
 
 def run_chains(
     kernel: Any, data: tuple, *, seed: int, num_chains: int, schedule: Schedule,
-    constrain: Callable[[Any], dict], reset: Callable[[Any], Any], means: Callable[[Any], dict],
-    devices: Sequence[Any] | Mesh, progress_bar: bool,
+    constrain: Callable[[Any], dict], reset: Callable[[Any], Any], means: Callable[[Any], dict], progress_bar: bool,
 ) -> Drawn:  # fmt: skip
-    """Warm up and draw. ``constrain`` gives a state's sites, ``reset`` clears running sums, ``means`` reads them.
-
-    Chains are shared out to ``devices``; a mesh in their place says that the kernel spreads its own work over it.
-    """
+    """Warm up and draw. ``constrain`` gives a state's sites, ``reset`` clears running sums, ``means`` reads them."""
     keys = jnp.stack([jax.random.fold_in(jax.random.key(seed), chain) for chain in range(num_chains)])
-    collected: list[tuple[dict, dict]] = []
-    copied: list[dict] = []
-    done, interrupted = 0, False
+    interrupted = False
     with tqdm(total=schedule.num_warmup + schedule.num_samples, disable=not progress_bar, unit="draw") as bar:
         bar.set_description("compiling")
-        chains = Chains(kernel, keys, data, devices, schedule)
+        chains = Chains(kernel, keys, data, schedule)
+        progress = Progress(chains.states)
         try:
             for phase, length in (("warmup", schedule.num_warmup), ("sample", schedule.num_samples)):
                 if phase == "sample":
-                    chains.states = reset(chains.states)
+                    chains.states = [reset(state) for state in chains.states]
                 for first in range(0, length, schedule.chunk):
                     steps = min(schedule.chunk, length - first)
-                    part = jax.tree.map(np.asarray, chains.advance(steps))
-                    values = constrain(chains.states)
-                    _refuse_nan({**values, **part[0]}, f"{phase} draw {first + steps}")
+                    states, draws, fields = chains.advance(steps)
+                    for state in states:
+                        _refuse_nan({**constrain(state), **draws}, f"{phase} draw {first + steps}")
                     if phase == "sample":
-                        collected.append(part)
-                        copied.append({site: np.asarray(values[site]) for site in schedule.snapshot})
-                        done += steps
+                        copied = chains.of_states(lambda s: {n: constrain(s)[n] for n in schedule.snapshot}, states)
+                        progress = Progress(
+                            states,
+                            (*progress.collected, (draws, fields)),
+                            (*progress.copied, copied),
+                            progress.done + steps,
+                        )
+                    chains.states = states
                     bar.set_description(phase)
                     bar.update(steps)
         except KeyboardInterrupt:
-            if not done:
+            if not progress.done:
                 raise
             interrupted = True
-    draws, fields = (_joined([step[part] for step in collected]) for part in (0, 1))
+    draws, fields = (_joined([step[part] for step in progress.collected]) for part in (0, 1))
+    every = max(1, schedule.chunk // schedule.thinning)
     return Drawn(
         draws=draws,
-        snapshots={site: np.stack([copy[site] for copy in copied], 1) for site in schedule.snapshot},
-        snapshot_index=(np.arange(len(copied)) + 1) * max(1, schedule.chunk // schedule.thinning) - 1,
-        means={name: np.asarray(total) / done for name, total in means(chains.states).items()},
+        snapshots={site: np.stack([copy[site] for copy in progress.copied], 1) for site in schedule.snapshot},
+        snapshot_index=(np.arange(len(progress.copied)) + 1) * every - 1,
+        means={name: total / progress.done for name, total in chains.of_states(means, progress.states).items()},
         statistics={name: fields[key] for name, key in schedule.statistics.items()},
         interrupted=interrupted,
     )

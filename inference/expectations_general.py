@@ -30,7 +30,6 @@ from .expectations_words import read_words
 from .reading import Reading
 from .special import digamma
 from .starting import coefficients_by_response, topics_by_response
-from .sweep import mesh_of_devices
 from .word_steps import pair_blocks
 
 SMALLEST_PIVOT = 1e-5  # of a root's largest; below it a matrix is as good as singular
@@ -57,7 +56,6 @@ class GlmWords:
         if extra := sorted((set(reading.latent) | set(reading.observed)) - known):
             refuse(reading, extra[0], "it is neither part of the words nor of their response")
         self.num_topics = len(self.topics.prior)
-        self.mesh = mesh_of_devices()
         self.pairs = pair_blocks(distinct_pairs(reading.corpus), *reading.corpus.counts.shape)
         self.lengths = jnp.asarray(reading.corpus.lengths, jnp.float32)
         self.size = int(np.prod(self.response.shape[1:], dtype=int))
@@ -91,7 +89,7 @@ class GlmWords:
             start = Settled(alpha + tokens, 0 * alpha, nothing, tokens, nothing, covariance, jnp.zeros(num_documents))
         settled, sums = settle_glm(
             self.response, self.response.data, self.pairs, self._log_beta(state.topics), alpha, state.values, start,
-            self.settings.e_tolerance, self.settings.e_iterations, deepest=self.pairs.deepest, mesh=self.mesh,
+            (self.settings.e_tolerance, self.settings.e_iterations),
         )  # fmt: skip
         return state._replace(settled=settled, sums=sums)
 
@@ -129,7 +127,7 @@ class GlmWords:
         weights = digamma(gamma) - digamma(gamma.sum(-1, keepdims=True)) + state.settled.tilt  # as the E-step left them
         length = jnp.maximum(self.lengths, 1.0)[:, None]
         exact, log_beta = self.response.log_linear, self._log_beta(state.topics)
-        outer = sums_of_words(self.pairs, log_beta, weights, eta, length[:, 0], exact=exact, mesh=self.mesh)
+        outer = sums_of_words(self.pairs, log_beta, weights, eta, length[:, 0], exact=exact)
         if exact:
             return tokens @ eta / length, 2 * outer
         second = jnp.einsum("kc,dk,ke->ced", eta, tokens, eta)

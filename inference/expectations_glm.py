@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh
 
 from topiczoo.corpora.layouts import documents
 
@@ -34,10 +33,11 @@ from .expectations import coefficients_site, refuse
 from .marginal import sigma_points
 from .reading import ZBAR, Reading
 from .running import Answer, run, total
+from .sharding import by_threads, over_shards
 from .small_matrices import solve
 from .special import digamma, gammaln
-from .sweep import CHUNK, look_up, over_shards, room, topics_of_terms, with_margin
-from .word_steps import Chunk, PairBlocks, Weighed, out_of_logs, phi_at
+from .sweep import CHUNK, look_up, room, topics_of_terms, with_margin
+from .word_steps import Chunk, PairBlocks, Weighed, by_document, out_of_logs, phi_at
 
 NODES = 9
 SMALLEST_STEP = 1 / 64  # of a document's tilt; below it the document rests
@@ -181,19 +181,34 @@ class Sums(NamedTuple):
     pull: jax.Array  # [K, C], sum_d sum_n phi_n (F_v eta' phi_n)' / N^2
 
 
-@partial(jax.jit, static_argnames=("response", "deepest", "mesh"))
 def settle_glm(
     response: GlmResponse, data: tuple, pairs: PairBlocks, log_beta: jax.Array, alpha: jax.Array, values: dict,
-    start: Settled, e_tolerance: float, e_iterations: int, *, deepest: int, mesh: Mesh | None = None,
+    start: Settled, limits: tuple,
 ) -> tuple[Settled, Sums]:  # fmt: skip
-    """The E-step from a given state. ``alpha`` is [D, K], ``log_beta`` [V, K]."""
+    """The E-step from a given state. ``alpha`` is [D, K], ``log_beta`` [V, K], ``limits`` are tolerance and iterations."""
+    limits = jnp.float32(limits[0]), jnp.int32(limits[1])
+    sums, out = by_threads(
+        _settle_shards, pairs.blocks, pairs, data, log_beta, alpha, values, start, limits,
+        response=response, deepest=pairs.deepest,
+    )  # fmt: skip
+    sums = Sums(*(jnp.asarray(leaf.sum(0)) for leaf in sums))
+    settled = Settled(*(by_document(leaf, pairs.blocks) for leaf in out))
+    return settled, sums._replace(counts=sums.counts[:-1])
+
+
+@partial(jax.jit, static_argnames=("response", "deepest"))
+def _settle_shards(
+    between: tuple, pairs: PairBlocks, data: tuple, log_beta: jax.Array, alpha: jax.Array, values: dict, start: Settled,
+    limits: tuple, *, response: GlmResponse, deepest: int,
+) -> tuple[Sums, Settled]:  # fmt: skip
+    """The same for the shards between two: their sums, and what documents end with in their lanes."""
 
     def one_shard(
         shard: tuple, log_beta: jax.Array, alpha: jax.Array, values: dict, begin: Settled, rest: tuple
     ) -> tuple:
         terms, repeats, firsts, depths, rows_of, lengths_of = shard
         terms, repeats = with_margin(terms, log_beta.shape[0]), with_margin(repeats, 0)
-        (corpus, y), e_tolerance, e_iterations = rest
+        (corpus, y), (e_tolerance, e_iterations) = rest
         beta_of_terms = out_of_logs(log_beta)
         eta = values[response.eta].reshape(log_beta.shape[1], -1)  # [K, C]
         num_topics, size = eta.shape
@@ -230,11 +245,7 @@ def settle_glm(
         buffer = room(deepest, num_topics, rows_of.shape[1])
         return jax.lax.fori_loop(0, rows_of.shape[0], block, (sums, out, buffer))[:2]
 
-    limits = jnp.asarray(e_tolerance), jnp.asarray(e_iterations)
-    sums, out = over_shards(one_shard, pairs.shards, (log_beta, alpha, values, start, (data, *limits)), mesh)
-    sums = jax.tree.map(lambda leaf: leaf.sum(0), sums)
-    settled = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[3:])[pairs.blocks.lane], out)
-    return settled, sums._replace(counts=sums.counts[:-1])
+    return over_shards(one_shard, pairs.shards, (log_beta, alpha, values, start, (data, limits)), between)
 
 
 def sums_of(part: Chunk, curve: jax.Array, eta: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -350,12 +361,19 @@ def against(feedback: jax.Array, change: jax.Array) -> jax.Array:
     return jax.vmap(solve)(newton, change.T).T
 
 
-@partial(jax.jit, static_argnames=("exact", "mesh"))
 def sums_of_words(
-    pairs: PairBlocks, log_beta: jax.Array, weights: jax.Array, eta: jax.Array, lengths: jax.Array, *, exact: bool,
-    mesh: Mesh | None = None,
-) -> jax.Array:  # fmt: skip
+    pairs: PairBlocks, log_beta: jax.Array, weights: jax.Array, eta: jax.Array, lengths: jax.Array, *, exact: bool
+) -> jax.Array:
     """The sum of :func:`of_word` over each document, [D, C, C], of phi at given log weights of topics [D, K]."""
+    found = by_threads(_sums_of_shards, pairs.blocks, pairs, log_beta, weights, eta, lengths, exact=exact)
+    return by_document(found, pairs.blocks)
+
+
+@partial(jax.jit, static_argnames=("exact",))
+def _sums_of_shards(
+    between: tuple, pairs: PairBlocks, log_beta: jax.Array, weights: jax.Array, eta: jax.Array, lengths: jax.Array,
+    *, exact: bool,
+) -> jax.Array:  # fmt: skip
     size = eta.shape[1]
 
     def one_shard(
@@ -384,5 +402,4 @@ def sums_of_words(
 
         return jax.lax.map(block, jnp.arange(rows_of.shape[0]))
 
-    outers = over_shards(one_shard, pairs.shards, (log_beta, weights, eta, lengths), mesh)
-    return outers.reshape(-1, size, size)[pairs.blocks.lane]
+    return over_shards(one_shard, pairs.shards, (log_beta, weights, eta, lengths), between)

@@ -17,7 +17,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jax.sharding import Mesh
 
 from .expectations import Marginals, Settings, refuse
 from .expectations_margin import MarginResponse
@@ -25,9 +24,10 @@ from .expectations_response import NormalResponse
 from .expectations_tilted import TiltedWords
 from .margin_solvers import TUBE, support_vectors
 from .reading import Reading
+from .sharding import by_threads, over_shards
 from .special import digamma
 from .starting import topics_by_response
-from .sweep import CHUNK, look_up, mesh_of_devices, over_shards, room, with_margin
+from .sweep import CHUNK, look_up, room, with_margin
 from .word_steps import Chunk, PairBlocks, Weighed, out_of_logs
 
 ROUNDS = 4  # of the normal response's slope within an E-step
@@ -46,12 +46,18 @@ class _NormalBeside(NormalResponse):
         return others[0]
 
 
-@partial(jax.jit, static_argnames=("deepest", "mesh"))
+@partial(jax.jit, static_argnames=("deepest",))
 def sums_of_products(
-    pairs: PairBlocks, log_beta: jax.Array, log_weight: jax.Array, of_document: jax.Array, *, deepest: int,
-    mesh: Mesh | None = None,
-) -> jax.Array:  # fmt: skip
-    """sum_d of_document_d sum_n phi_dn phi_dn', [K, K]; phi is proportional to exp(log_weight_d) beta_w."""
+    between: tuple,
+    pairs: PairBlocks,
+    log_beta: jax.Array,
+    log_weight: jax.Array,
+    of_document: jax.Array,
+    *,
+    deepest: int,
+) -> jax.Array:
+    """sum_d of_document_d sum_n phi_dn phi_dn' of each shard between two, [shards, K, K]; phi is proportional to
+    exp(log_weight_d) beta_w."""
     num_topics = log_beta.shape[1]
 
     def one_shard(shard: tuple, log_beta: jax.Array, log_weight: jax.Array, of_document: jax.Array) -> jax.Array:
@@ -74,7 +80,7 @@ def sums_of_products(
         carry = jnp.zeros((num_topics, num_topics)), room(deepest, num_topics, rows_of.shape[1])
         return jax.lax.fori_loop(0, rows_of.shape[0], block, carry)[0]
 
-    return over_shards(one_shard, pairs.shards, (log_beta, log_weight, of_document), mesh).sum(0)
+    return over_shards(one_shard, pairs.shards, (log_beta, log_weight, of_document), between)
 
 
 class MarginNormalState(NamedTuple):
@@ -138,8 +144,8 @@ class MarginNormalWords(TiltedWords):
             mean_topics = (mean_topics + self.mean_topics(new)) / 2
         log_weight = digamma(new.gamma) - digamma(new.gamma.sum(-1, keepdims=True)) + jnp.asarray(tilt, jnp.float32)
         weight = jnp.asarray(np.where(self.labelled, self.lengths**-2, 0.0), jnp.float32)
-        where: dict[str, Any] = {"deepest": self.pairs.deepest, "mesh": mesh_of_devices()}
-        same = sums_of_products(self.pairs, self.log_beta(state), log_weight, weight, **where)
+        shared = self.pairs, self.log_beta(state), log_weight, weight
+        same = by_threads(sums_of_products, self.pairs.blocks, *shared, deepest=self.pairs.deepest).sum(0)
         x = self.mean_topics(new)[self.labelled]
         once = np.diag((x / self.lengths[self.labelled, None]).sum(0))
         return new._replace(gram=x.T @ x + once - np.asarray(same, np.float64))

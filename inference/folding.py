@@ -21,12 +21,15 @@ from .border import check_covariates
 from .gibbs_engine import theta_can_be_integrated_out
 from .reading import Reading
 from .running import Story
+from .sharding import by_threads, side_by_side
 from .soft_sweep import expected_counts, soft_sweeps
-from .sweep import mesh_of_devices, read_weights, sweep
+from .sweep import read_weights, sweep
+from .word_steps import by_document
 
 if TYPE_CHECKING:
     from .fit import Fit
 
+AT_ONCE = 16  # posterior draws that threads share out together
 CENTRING = 10  # steps to the expected counts of topics
 
 
@@ -63,7 +66,7 @@ class Folding:
                 f"Documents outside the fit are folded in with theta integrated out, which the story {fit.story.name!r} "
                 "does not allow; fit the new documents together with the old ones, with NaN as their response."
             )
-        self.corpus = documents(known, pairs=not words, shards=jax.device_count() if words else 0)
+        self.corpus = documents(known, pairs=not words, blocks=words)
         self.deepest = int(np.max(self.corpus.blocks.depth)) if self.corpus.blocks else 0
         self.data = self.corpus, jax.tree.map(jnp.asarray, y)
 
@@ -80,11 +83,16 @@ class Folding:
         with tqdm(total=len(self.chains) * num_draws, disable=not progress_bar, desc="folding in", unit="draw") as bar:
             for chain in self.chains:
                 key, centre = jax.random.fold_in(jax.random.key(seed), chain), self._centre(chain)
-                for i in range(num_draws):
+
+                def at(i: int) -> Any:
                     values = {name: jnp.asarray(value[chain, i]) for name, value in draws.items()}
-                    part = compiled(self.data, jax.random.fold_in(key, i), centre, values, num_burn)
-                    yield jax.tree.map(np.asarray, part)
-                    bar.update()
+                    return compiled(self.data, jax.random.fold_in(key, i), centre, values, num_burn)
+
+                for first in range(0, num_draws, AT_ONCE):
+                    some = range(first, min(first + AT_ONCE, num_draws))
+                    for part in side_by_side(at, some, compiled, num_burn):
+                        yield jax.tree.map(np.asarray, part)
+                        bar.update()
 
     def points(self, most_draws: int) -> Iterator[dict[str, jax.Array]]:
         """The sites that are not of documents at every draw, chain after chain, ``most_draws`` a chain at the most."""
@@ -102,14 +110,18 @@ class Folding:
 
     def _centre(self, chain: int) -> jax.Array | None:
         """Expected counts of topics at a chain's means, [documents, topics]."""
-        return None if self.corpus.blocks is None else self._settle(self.data, self.means(chain))
+        if self.corpus.blocks is None:
+            return None
+        return by_document(
+            by_threads(self._settle, self.corpus.blocks, self.data, self.means(chain)), self.corpus.blocks
+        )
 
     @functools.cached_property
     def _settle(self) -> Callable:
-        def settle(data: tuple, values: dict) -> jax.Array:
+        def settle(between: tuple, data: tuple, values: dict) -> jax.Array:
             weights = read_weights(self.reading, data[0], None, values, collapsed=True)
             even = jnp.tile(data[0].lengths[:, None] / self.reading.num_topics, self.reading.num_topics)
-            return expected_counts(even, data[0].blocks, weights, CENTRING, self.deepest, mesh_of_devices())
+            return expected_counts(between, even, data[0].blocks, weights, CENTRING, self.deepest)
 
         return jax.jit(settle)
 
@@ -117,13 +129,11 @@ class Folding:
         """A draw of all topics given the words: from the chain's centre, and after ``burn`` exact sweeps."""
         weights = read_weights(self.reading, corpus, None, values, collapsed=True)
         assert corpus.blocks is not None
-        return Assignments(*soft_sweeps(key, centre, corpus.blocks, weights, burn, self.deepest, mesh_of_devices()))
+        return Assignments(*soft_sweeps(key, centre, corpus.blocks, weights, burn, self.deepest))
 
     def sweep(self, corpus: Documents, key: jax.Array, z: Assignments, values: dict) -> Assignments:
         """One exact sweep more."""
-        return sweep(
-            key, z, self.reading, corpus, None, values, collapsed=True, supervised=False, mesh=mesh_of_devices()
-        )
+        return sweep(key, z, self.reading, corpus, None, values, collapsed=True, supervised=False)
 
     def theta(self, corpus: Documents, z: Assignments, values: dict) -> jax.Array:
         """E[theta | z], [documents, topics]."""

@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jax.sharding import Mesh
 from numpyro.infer import NUTS, Gibbs
 from numpyro.primitives import Messenger
 
@@ -25,6 +24,7 @@ from .chains import Schedule, chunk_size, run_chains
 from .fit import Fit
 from .reading import BETA, THETA, Reading, read
 from .running import unwrapped
+from .split_gibbs import SplitGibbs
 from .topic_blocks import CollapsedBlock, TopicBlock, beta_can_be_integrated_out
 
 BUDGET = 128 * 2**20  # bytes: a site whose draws would take more is kept as running means and fewer draws
@@ -66,15 +66,9 @@ def gibbs(
     reading = read(story, corpus, y, arguments)
     refuse_improper(reading, "gibbs")
     check_counts(num_warmup=num_warmup, num_samples=num_samples, num_chains=num_chains, thinning=thinning)
-    devices = jax.devices()
-    alone = num_chains == 1 and len(devices) > 1 and reading.has_words
-    mesh = Mesh(np.asarray(devices), ("documents",)) if alone else None
     large = _large_sites(reading, num_samples // thinning * num_chains, keep)
-    plan = choose_blocks(reading, mesh=mesh, draw_theta=reading.theta not in large, collapse=collapse)
-    data = (
-        documents(corpus, pairs=not reading.has_words, shards=len(devices) if reading.has_words else 0),
-        _on_device(reading.y),
-    )
+    data = documents(corpus, pairs=not reading.has_words, blocks=reading.has_words), _on_device(reading.y)
+    plan = choose_blocks(reading, draw_theta=reading.theta not in large, collapse=collapse)
 
     snapshot = [site for site in large if reading.latent[site].document_axis is None]
     wanted = max(1, min(250, CHUNK_TOKENS // max(corpus.num_tokens, 1)))
@@ -87,9 +81,12 @@ def gibbs(
         num_warmup, num_samples, thinning, chunk_size(num_warmup, num_samples, thinning, wanted),
         unstored=[*large, *discrete], snapshot=snapshot, statistics=plan.statistics,
     )  # fmt: skip
+    kernel, topics = plan.kernel(), plan.blocks[-1]
+    shared = data[0].blocks is not None and len(data[0].blocks.terms) > 1 and isinstance(topics, TopicBlock)
     drawn = run_chains(
-        plan.kernel(), data, seed=seed, num_chains=num_chains, schedule=schedule, constrain=plan.constrain,
-        reset=reset_totals, means=totals, devices=mesh or devices, progress_bar=progress_bar,
+        SplitGibbs(kernel, num_chains) if shared else kernel, data, seed=seed, num_chains=num_chains,
+        schedule=schedule, constrain=plan.constrain,
+        reset=reset_totals, means=totals, progress_bar=progress_bar,
     )  # fmt: skip
     _warn_of_divergences(drawn.statistics)
     return Fit(
@@ -216,9 +213,7 @@ class Plan:
         return {**served, **dict.fromkeys(self.by_nuts, "NUTS given the rest")}
 
 
-def choose_blocks(
-    reading: Reading, *, mesh: Mesh | None = None, draw_theta: bool = True, collapse: str = "proportions"
-) -> Plan:
+def choose_blocks(reading: Reading, *, draw_theta: bool = True, collapse: str = "proportions") -> Plan:
     """Find for every latent site the best block that serves it exactly."""
     if reading.has_words and reading.has_labels:
         raise ValueError(
@@ -243,7 +238,7 @@ def choose_blocks(
             continuous.remove(reading.theta)
             # a hyperparameter's conditional reads theta: then it must be a draw, stored or not
             draw_theta = draw_theta or reading.parents[reading.theta] != {reading.theta}
-        last.append(_topic_block(reading, collapsed, collapse, mesh, draw_theta))
+        last.append(_topic_block(reading, collapsed, collapse, draw_theta))
         continuous = [name for name in continuous if name not in last[-1].sites]
     blocks: list[Block] = [
         DirichletBlock(None, reading, [n]) for n in continuous if DirichletBlock.recognise(reading, n, small)
@@ -264,9 +259,9 @@ def choose_blocks(
     return Plan(reading, [*blocks, *last], by_nuts)
 
 
-def _topic_block(reading: Reading, collapsed: bool, collapse: str, mesh: Mesh | None, draw_theta: bool) -> Block:
+def _topic_block(reading: Reading, collapsed: bool, collapse: str, draw_theta: bool) -> Block:
     if collapse == "proportions":
-        return TopicBlock(None, reading, collapsed, mesh, draw_theta)
+        return TopicBlock(None, reading, collapsed, draw_theta)
     if collapse != "topics":
         raise ValueError(f"collapse is {collapse!r}; give 'proportions' or 'topics'.")
     if not (collapsed and beta_can_be_integrated_out(reading)):

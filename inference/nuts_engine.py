@@ -74,7 +74,6 @@ def nuts(
         constrain=lambda state: {},
         reset=lambda state: state,
         means=lambda state: {},
-        devices=jax.devices(),
         progress_bar=progress_bar,
     )  # fmt: skip
     drawn.statistics["lp"] = -drawn.statistics["lp"]

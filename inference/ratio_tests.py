@@ -75,7 +75,7 @@ class _Tester:
         self.reading, self.plan = reading, plan
         self.y = jax.tree.map(jnp.asarray, reading.y)
         self.explicit = documents(reading.corpus, pairs=True, tokens=True)
-        self.blocked = documents(reading.corpus, pairs=not reading.has_words, shards=1 if reading.has_words else 0)
+        self.blocked = documents(reading.corpus, pairs=not reading.has_words, blocks=reading.has_words)
         keys = jax.random.split(jax.random.key(seed), 2)
         feasible = jax.jit(lambda key: self._sites(run(reading.story, self.explicit, self.y, {}, key=key)))
         self.here, self.there = feasible(keys[0]), feasible(keys[1])

@@ -11,20 +11,21 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh
 
 from topiczoo.corpora.layouts import Blocks
 
-from .sweep import Weights, categorical, look_up, over_shards, room, with_margin
+from .sharding import over_shards
+from .sweep import CHUNK, Weights, categorical, look_up, room, with_margin
+from .uniforms import token_uniforms
 
 TINY, LEAST = 1e-30, 1e-6
 LONGER = 1.9  # steps to the expected counts, in logarithms; below 2 they still arrive
 
 
 def expected_counts(
-    counts: jax.Array, blocks: Blocks, weights: Weights, iterations: int, deepest: int, mesh: Mesh | None = None
+    between: tuple, counts: jax.Array, blocks: Blocks, weights: Weights, iterations: int, deepest: int
 ) -> jax.Array:
-    """E[n_dk | w, beta], [documents, topics], to a good approximation, from counts to start with.
+    """E[n_dk | w, beta] to a good approximation, from counts to start with, in the lanes of the shards between two.
 
     Collapsed variational Bayes to zeroth order (Asuncion et al. 2009), a token's own share left in: its probabilities are
     those of the sweep, with expected counts in the place of counts. Steps are taken nearly twice as long as they come,
@@ -57,7 +58,7 @@ def expected_counts(
         return jax.lax.scan(one_block, room(deepest, num_topics, rows.shape[1]), jnp.arange(rows.shape[0]))[1]
 
     shards = blocks.terms, blocks.start, blocks.depth, blocks.rows, blocks.lengths
-    return over_shards(one_shard, shards, (counts, weights), mesh).reshape(-1, num_topics)[blocks.lane]
+    return over_shards(one_shard, shards, (counts, weights), between)
 
 
 def soft_sweeps(
@@ -67,7 +68,6 @@ def soft_sweeps(
     weights: Weights,
     exact: int,
     deepest: int,
-    mesh: Mesh | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """A draw of all topics from the expected counts: one soft sweep and so many exact ones.
 
@@ -75,9 +75,9 @@ def soft_sweeps(
     """
     num_topics = counts.shape[1]
 
-    def one_shard(shard: tuple, counts: jax.Array, weights: Weights) -> tuple:
-        key, terms, start, depth, rows, lengths = shard
-        uniform = jax.random.uniform(key, (1 + exact, *terms.shape))
+    def one_shard(shard: tuple, keys: jax.Array, counts: jax.Array, weights: Weights) -> tuple:
+        terms, start, depth, rows, lengths = shard
+        begin = jnp.zeros(terms.shape, jnp.int32), jnp.zeros((*rows.shape, num_topics))
         terms = with_margin(terms, weights.term_topic.shape[0] - 1)
         lanes = jnp.arange(rows.shape[1])
 
@@ -90,13 +90,14 @@ def soft_sweeps(
                 topics, here = carry
                 soft = (i == 0).astype(jnp.float32)
                 share = soft * here / jnp.maximum(lengths[block], 1)
+                uniform = _uniforms(keys[i], rows[block], depth[block], beta.shape[0])
 
                 def one_place(n: jax.Array, carry: tuple) -> tuple:
                     topics, here = carry
                     place, present = start[block] + n, (n < lengths[block]).astype(jnp.float32)
                     here = jnp.maximum(here - present * share, 0.0)
                     here = here.at[topics[place], lanes].add((soft - 1) * present, mode="promise_in_bounds")
-                    topic = categorical(beta[n] * (here + prior), uniform[i, place])
+                    topic = categorical(beta[n] * (here + prior), uniform[n])
                     return topics.at[place].set(topic), here.at[topic, lanes].add(present, mode="promise_in_bounds")
 
                 topics, here = jax.lax.fori_loop(0, depth[block], one_place, (topics, here))
@@ -106,14 +107,23 @@ def soft_sweeps(
             topics, here = jax.lax.fori_loop(0, 1 + exact, one_sweep, (topics, counts[rows[block]].T))
             return topics, drawn.at[block].set(here.T), beta
 
-        begin = jnp.zeros(uniform.shape[1:], jnp.int32), jnp.zeros((*rows.shape, num_topics))
         beta = room(deepest, num_topics, rows.shape[1])
         return jax.lax.fori_loop(0, rows.shape[0], one_block, (*begin, beta))[:2]
 
-    keys = jax.random.split(key, blocks.terms.shape[0])
-    shards = keys, blocks.terms, blocks.start, blocks.depth, blocks.rows, blocks.lengths
-    topics, drawn = over_shards(one_shard, shards, (counts, weights), mesh)
+    keys = jax.random.split(key, 1 + exact)
+    shards = blocks.terms, blocks.start, blocks.depth, blocks.rows, blocks.lengths
+    topics, drawn = over_shards(one_shard, shards, (keys, counts, weights))
     return topics, drawn.reshape(-1, num_topics)[blocks.lane]
+
+
+def _uniforms(key: jax.Array, documents: jax.Array, depth: jax.Array, places: int) -> jax.Array:
+    """One number from [0, 1) for each token of a block of documents, [places, width]; 0 beyond its depth."""
+
+    def one_chunk(chunk: jax.Array, buffer: jax.Array) -> jax.Array:
+        place = chunk * CHUNK + jnp.arange(CHUNK)[:, None]
+        return jax.lax.dynamic_update_slice_in_dim(buffer, token_uniforms(key, documents, place)[0], chunk * CHUNK, 0)
+
+    return jax.lax.fori_loop(0, -(-depth // CHUNK), one_chunk, jnp.zeros((places, documents.size)))
 
 
 def _proportions(weights: Weights, rows: jax.Array) -> jax.Array:

@@ -14,20 +14,19 @@ which XLA makes vector code.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, PartitionSpec
 
-from topiczoo.corpora.layouts import Documents
+from topiczoo.corpora.layouts import Blocks, Documents
 
 from .assignments import Assignments, count
 from .reading import Reading
 from .running import Answer, run, unwrapped
+from .sharding import over_shards
+from .uniforms import token_uniforms
 
 CHUNK = 32  # places whose terms are looked up together
 FLOOR = 1e-30  # a topic's probability of a term is never taken smaller: all topics at zero could not be drawn from
@@ -73,6 +72,7 @@ class Lanes(NamedTuple):
     """A block of documents during the sweep."""
 
     counts: jax.Array  # [topics, width]
+    proposed: jax.Array  # tokens so far for which the words alone proposed another topic, [width]
     predictors: tuple[jax.Array, ...] = ()  # zbar @ eta, each [width, ...]
     log_response: Any = None  # of the topics as they are before a token is taken out, [width]
 
@@ -95,10 +95,11 @@ class BlockSweep:
             self.values = reading.take(values, rows)
 
     def start(self, counts: jax.Array) -> Lanes:
+        nothing = jnp.zeros(counts.shape[1])
         if not self.supervised:
-            return Lanes(counts)
+            return Lanes(counts, nothing)
         predictors = [jnp.tensordot(counts.T / self.tokens[:, None], eta, 1) for eta in self.weights.coefficients]
-        lanes = Lanes(counts, tuple(predictors))
+        lanes = Lanes(counts, nothing, tuple(predictors))
         return lanes._replace(log_response=self.response(lanes))
 
     def move(self, lanes: Lanes, topic: jax.Array, step: jax.Array) -> Lanes:
@@ -135,6 +136,7 @@ class BlockSweep:
         """A new topic for one token of each document: the lanes with it, and the topic."""
         without = self.move(lanes, old, -present)
         topic = categorical(self.words(without, beta), uniform[0])
+        without = without._replace(proposed=without.proposed + present * (topic != old))
         if not self.supervised:
             return self.move(without, topic, present), topic
         there, here = self.response(self.move(without, topic, present)), lanes.log_response
@@ -175,38 +177,60 @@ def categorical(weight: jax.Array, uniform: jax.Array) -> jax.Array:
     return jnp.minimum(chosen * members + topic, num_topics - 1)
 
 
-def sweep(
-    key: jax.Array, z: Assignments, reading: Reading, corpus: Documents, y: Any, values: dict,
-    *, collapsed: bool, supervised: bool, mesh: Mesh | None = None,
-) -> Assignments:  # fmt: skip
-    """A new topic for every token of the corpus. With a mesh, its devices share the documents.
+class Given(NamedTuple):
+    """All that a sweep is given beside the topics themselves."""
 
-    Assignments without a table of topics and terms stay without one: it takes time that not everybody needs.
-    """
-    blocks = corpus.blocks
-    assert blocks is not None
+    key: jax.Array
+    weights: Weights
+    corpus: Documents  # without words: they travel in the blocks
+    y: Any
+    values: dict
+
+
+def given(key: jax.Array, reading: Reading, corpus: Documents, y: Any, values: dict, collapsed: bool) -> Given:
+    """What a sweep at these values is given."""
     weights = read_weights(reading, corpus, y, values, collapsed)
-    num_terms, num_topics = weights.term_topic.shape[0] - 1, weights.term_topic.shape[1]
-    corpus = corpus.take(jnp.arange(corpus.num_documents))  # without words: they travel in the blocks
-    values = {name: value for name, value in values.items() if name != "z"}
+    others = {name: value for name, value in values.items() if name != "z"}
+    return Given(key, weights, corpus.take(jnp.arange(corpus.num_documents)), y, others)
 
-    def one_shard(shard: tuple, document_topic: jax.Array, weights: Weights, data: tuple) -> tuple:
-        key, topics, terms, start, depth, rows, lengths = shard
-        places, width = terms.shape
-        uniform = jax.random.uniform(key, (places + CHUNK, 1 + supervised, width))
+
+class Swept(NamedTuple):
+    """New topics as the shards leave them."""
+
+    topics: jax.Array  # [shards, places, width]
+    counts: jax.Array  # of each lane, [shards, blocks, width, topics]
+    proposed: jax.Array  # tokens of each lane for which the words alone proposed another topic, [shards, blocks, width]
+
+
+def sweep_shards(
+    reading: Reading,
+    collapsed: bool,
+    supervised: bool,
+    given: Given,
+    z: Assignments,
+    blocks: Blocks,
+    between: Any = None,
+) -> Swept:
+    """A new topic for every token of all shards, or of those between two."""
+    num_terms, num_topics = given.weights.term_topic.shape[0] - 1, given.weights.term_topic.shape[1]
+
+    def one_shard(shard: tuple, document_topic: jax.Array, given: Given) -> Swept:
+        topics, terms, start, depth, rows, lengths = shard
+        places = len(terms)
         terms, topics = with_margin(terms, num_terms), with_margin(topics, 0)
+        key, weights, corpus, y, values = given
 
-        def one_block(block: jax.Array, carry: tuple) -> tuple:
-            topics, counts = carry
-            here = rows[block]
-            corpus, y, values = data
-            walk = BlockSweep(reading, collapsed, supervised, weights, corpus, y, values, here, lengths[block])
+        def one_block(block: jax.Array, carry: Swept) -> Swept:
+            topics, counts, proposed = carry
+            own = rows[block]
+            walk = BlockSweep(reading, collapsed, supervised, weights, corpus, y, values, own, lengths[block])
 
             def one_chunk(chunk: jax.Array, carry: tuple) -> tuple:
                 topics, lanes = carry
                 first = start[block] + chunk * CHUNK
                 beta = topics_of_terms(weights.term_topic, terms, first)
-                chance = jax.lax.dynamic_slice_in_dim(uniform, first, CHUNK)
+                place = chunk * CHUNK + jnp.arange(CHUNK)[:, None]
+                chance = jnp.stack(token_uniforms(key, own, place)[: 1 + supervised], 1)
 
                 def one_place(i: jax.Array, carry: tuple) -> tuple:
                     here, lanes = carry
@@ -220,23 +244,42 @@ def sweep(
                 here, lanes = jax.lax.fori_loop(0, places, one_place, (here, lanes))
                 return jax.lax.dynamic_update_slice_in_dim(topics, here, first, 0), lanes
 
-            begin = jnp.where(lengths[block] > 0, document_topic[here].T, 0.0)
+            begin = jnp.where(lengths[block] > 0, document_topic[own].T, 0.0)
             chunks = -(-depth[block] // CHUNK)
             topics, lanes = jax.lax.fori_loop(0, chunks, one_chunk, (topics, walk.start(begin)))
-            return topics, counts.at[block].set(lanes.counts.T)
+            return Swept(topics, counts.at[block].set(lanes.counts.T), proposed.at[block].set(lanes.proposed))
 
-        counts = jnp.zeros((*lengths.shape, num_topics))
-        topics, counts = jax.lax.fori_loop(0, lengths.shape[0], one_block, (topics, counts))
-        return topics[:places], counts
+        start_from = Swept(topics, jnp.zeros((*lengths.shape, num_topics)), jnp.zeros(lengths.shape))
+        swept = jax.lax.fori_loop(0, lengths.shape[0], one_block, start_from)
+        return swept._replace(topics=swept.topics[:places])
 
-    keys = jax.random.split(key, blocks.terms.shape[0])
-    shards = (keys, z.topics, blocks.terms, blocks.start, blocks.depth, blocks.rows, blocks.lengths)
-    shared = (z.document_topic, weights, (corpus, y, values))
-    topics, counts = over_shards(one_shard, shards, shared, mesh)
-    document_topic = counts.reshape(-1, num_topics)[blocks.lane]
-    if z.topic_term is None:
-        return Assignments(topics, document_topic)
-    return count(topics, blocks, num_topics, num_terms)._replace(document_topic=document_topic)
+    shards = (z.topics, blocks.terms, blocks.start, blocks.depth, blocks.rows, blocks.lengths)
+    return over_shards(one_shard, shards, (z.document_topic, given), between)
+
+
+def assembled(swept: Swept, blocks: Blocks, tables: bool, num_terms: int) -> Assignments:
+    """What shards have left as assignments; the table of topics and terms takes time that not everybody needs."""
+    num_topics = swept.counts.shape[-1]
+    document_topic = swept.counts.reshape(-1, num_topics)[blocks.lane]
+    if not tables:
+        return Assignments(swept.topics, document_topic)
+    proposed = swept.proposed.sum() / jnp.maximum(blocks.lengths.sum(), 1)
+    counted = count(swept.topics, blocks, num_topics, num_terms)
+    return counted._replace(document_topic=document_topic, proposed=proposed)
+
+
+def sweep(
+    key: jax.Array, z: Assignments, reading: Reading, corpus: Documents, y: Any, values: dict,
+    *, collapsed: bool, supervised: bool,
+) -> Assignments:  # fmt: skip
+    """A new topic for every token of the corpus.
+
+    Assignments without a table of topics and terms stay without one.
+    """
+    blocks = corpus.blocks
+    assert blocks is not None
+    swept = sweep_shards(reading, collapsed, supervised, given(key, reading, corpus, y, values, collapsed), z, blocks)
+    return assembled(swept, blocks, z.topic_term is not None, corpus.num_terms)
 
 
 def topics_of_terms(term_topic: jax.Array, terms: jax.Array, first: jax.Array) -> jax.Array:
@@ -266,21 +309,3 @@ def room(deepest: int, num_topics: int, width: int) -> jax.Array:
 def with_margin(values: jax.Array, empty: int) -> jax.Array:
     """Values [places, width] with empty places behind the last, so that chunks may reach beyond it."""
     return jnp.pad(values, ((0, CHUNK), (0, 0)), constant_values=empty)
-
-
-def over_shards(one_shard: Callable, shards: tuple, shared: tuple, mesh: Mesh | None) -> Any:
-    """``one_shard(shard, *shared)`` for every shard; with a mesh, each device takes its own."""
-    if mesh is None:
-        return jax.lax.map(lambda shard: one_shard(shard, *shared), shards)
-    split, whole = PartitionSpec(mesh.axis_names[0]), PartitionSpec()
-
-    @partial(jax.shard_map, mesh=mesh, in_specs=(split, whole), out_specs=split, check_vma=False)
-    def on_each_device(shards: tuple, shared: tuple) -> Any:
-        return jax.lax.map(lambda shard: one_shard(shard, *shared), shards)
-
-    return on_each_device(shards, shared)
-
-
-def mesh_of_devices() -> Mesh | None:
-    """All devices along one axis of documents; None where there is but one."""
-    return Mesh(np.asarray(jax.devices()), ("documents",)) if jax.device_count() > 1 else None

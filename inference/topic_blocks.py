@@ -15,9 +15,9 @@ from .blocks import Block, log_beta_function
 from .gamma import dirichlet
 from .reading import Reading
 from .running import run, total
-from .sweep import BlockSweep, categorical, concentration, read_weights, sweep
+from .sweep import BlockSweep, Swept, assembled, categorical, concentration, read_weights, sweep
 
-WATCHED = ("lp", "usage", "moved")  # by watch_topics
+WATCHED = ("lp", "usage", "moved", "proposed")  # by watch_topics
 
 
 class TopicBlock(Block):
@@ -30,19 +30,22 @@ class TopicBlock(Block):
         model: Callable | None,
         reading: Reading,
         collapsed: bool,
-        mesh: Any = None,
         draw_theta: bool = True,
     ) -> None:
         super().__init__(model, reading, ["z", reading.theta] if collapsed else ["z"])
-        self.collapsed, self.mesh, self.draw_theta = collapsed, mesh, draw_theta
+        self.collapsed, self.draw_theta, self.supervised = collapsed, draw_theta, bool(reading.below)
+        self.swept: Swept | None = None  # of this draw, where threads have made the sweep
         self.label = "topic sweep, theta integrated out" if collapsed else "topic sweep given theta"
 
     def draw(self, key: jax.Array, values: dict, corpus: Any, y: Any) -> tuple[dict, dict]:
         sweep_key, theta_key = jax.random.split(key)
-        z = sweep(
-            sweep_key, values["z"], self.reading, corpus, y, values,
-            collapsed=self.collapsed, supervised=bool(self.reading.below), mesh=self.mesh,
-        )  # fmt: skip
+        if self.swept is not None:
+            z = assembled(self.swept, corpus.blocks, True, corpus.num_terms)
+        else:
+            z = sweep(
+                sweep_key, values["z"], self.reading, corpus, y, values,
+                collapsed=self.collapsed, supervised=self.supervised,
+            )  # fmt: skip
         if not self.collapsed:
             return {"z": z}, {}
         trace = run(self.reading.story, corpus, y, {**values, "z": z}, Assigned(counted=False))
@@ -74,7 +77,8 @@ def watch_topics(
     reading: Reading, values: dict, before: Assignments, corpus: Any, y: Any, collapsed: bool
 ) -> dict[str, jax.Array]:
     """``lp``, the story's log joint density; ``usage``, the share of words in each topic; ``moved``, that of words that have
-    just changed it: next to none where a response refuses every move.
+    just changed it, and ``proposed``, that of words to which the words alone would have given another: where a response
+    refuses every move, next to none of these have moved.
 
     Dirichlet theta and beta that only words read are integrated out: their density is spread over so many numbers near
     zero that it would drown the rest. int prod_k theta_k^n_k Dir(theta; alpha) = B(alpha + n) / B(alpha).
@@ -98,7 +102,7 @@ def watch_topics(
         lp += xlogy(z.topic_term, trace["z"]["fn"].beta).sum()
     present = corpus.blocks.terms < corpus.num_terms
     moved = jnp.sum(present & (z.topics != before.topics)) / jnp.maximum(present.sum(), 1)
-    return {"lp": lp, "usage": usage, "moved": moved}
+    return {"lp": lp, "usage": usage, "moved": moved, "proposed": z.proposed}
 
 
 def beta_can_be_integrated_out(reading: Reading) -> bool:
@@ -118,13 +122,14 @@ class CollapsedBlock(Block):
     """
 
     label = "fully collapsed sampler"
-    watched = WATCHED
+    watched = WATCHED[:3]  # it proposes nothing
 
     def __init__(self, model: Callable | None, reading: Reading) -> None:
         super().__init__(model, reading, ["z", reading.theta, reading.beta])
 
     def watch(self, values: dict, before: dict, corpus: Any, y: Any) -> dict[str, jax.Array]:
-        return watch_topics(self.reading, values, before["z"], corpus, y, collapsed=True)
+        found = watch_topics(self.reading, values, before["z"], corpus, y, collapsed=True)
+        return {name: found[name] for name in self.watched}
 
     def _token(self, values: dict, corpus: Any, y: Any) -> Callable:
         """Unnormalised log weights of a token's topics, as a function of the counts without it."""
@@ -193,7 +198,7 @@ class CollapsedBlock(Block):
             for site, counts in ((reading.theta, document_topic), (reading.beta, topic_term))
         )
         new = {
-            "z": Assignments(topics, document_topic, topic_term),
+            "z": Assignments(topics, document_topic, topic_term, jnp.zeros(())),
             reading.theta: dirichlet(theta_key, theta),
             reading.beta: dirichlet(beta_key, beta),
         }

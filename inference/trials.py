@@ -75,7 +75,7 @@ class Trials:
         self.lengths, self.num_terms = corpus.lengths, corpus.num_terms
         self.num_tokens = int(self.lengths.sum())
         self.document = np.repeat(np.arange(len(corpus)), self.lengths).astype(np.int32)
-        self.layout = documents(corpus, shards=1)
+        self.layout = documents(corpus, blocks=True)
         assert self.layout.blocks is not None
         self.places = self.layout.blocks.places()
         self.responses = self._find_responses(corpus)

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh
 
 from topiczoo.corpora.layouts import Blocks, Documents, Pairs, token_blocks
 
 from .expectations import dirichlet_bound
+from .sharding import by_threads, over_shards
 from .special import digamma, gammaln
-from .sweep import CHUNK, look_up, mesh_of_devices, over_shards, room, with_margin
+from .sweep import CHUNK, look_up, room, with_margin
 
 LOWEST = 40.0  # logarithms below the top that are kept: two such factors are still a float32 number
 
@@ -38,18 +38,18 @@ class PairBlocks(NamedTuple):
 
     @property
     def shards(self) -> tuple:
-        """What is dealt to devices: terms, repeats, start, depth, rows, lengths."""
+        """What is dealt to threads: terms, repeats, start, depth, rows, lengths."""
         blocks = self.blocks
         return blocks.terms, self.repeats, blocks.start, blocks.depth, blocks.rows, blocks.lengths
 
 
 def pair_blocks(pairs: Pairs, num_documents: int, num_terms: int) -> PairBlocks:
-    """Lay distinct pairs out as if each were one token, one shard for each device."""
+    """Lay distinct pairs out as if each were one token."""
     document, term = np.asarray(pairs.document), np.asarray(pairs.term)
     lengths = np.bincount(document, minlength=num_documents)
     once: Any = SimpleNamespace(num_documents=num_documents, num_terms=num_terms, lengths=lengths)
     once.tokens = lambda: (document, term)
-    blocks = token_blocks(once, jax.device_count())
+    blocks = token_blocks(once)
     repeats = np.zeros(blocks.terms.shape, np.float32)
     repeats[blocks.places()] = np.asarray(pairs.count)
     return PairBlocks(blocks, jnp.asarray(repeats))
@@ -96,20 +96,19 @@ class Rival(NamedTuple):
     shared: Any  # and of all
 
 
-@partial(jax.jit, static_argnames=("loss", "deepest", "mesh", "counted"))
+@partial(jax.jit, static_argnames=("loss", "deepest", "counted"))
 def settle(
-    pairs: PairBlocks, log_beta: jax.Array, alpha: jax.Array, gamma: jax.Array, e_tolerance: float, e_iterations: int,
-    tilt: jax.Array | None = None, rival: Rival | None = None, loss: Callable | None = None, *, deepest: int,
-    mesh: Mesh | None = None, counted: bool = True,
+    between: tuple, pairs: PairBlocks, log_beta: jax.Array, alpha: jax.Array, gamma: jax.Array, limits: tuple,
+    tilt: jax.Array | None, rival: Rival | None, *, loss: Callable | None, deepest: int, counted: bool,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:  # fmt: skip
-    """The E-step: gamma [D, K], each document's E[log p(w, z | theta)] + H(q(z)) [D], whether it moved [D] (False where its
-    rival is better), and expected counts [V, K].
+    """The E-step of the shards between two: of each lane gamma, its document's E[log p(w, z | theta)] + H(q(z)) and whether
+    it moved (False where its rival is better), and of each shard expected counts [V + 1, K].
 
     ``log_beta`` is [V, K]; ``alpha`` and the gamma to start from are [D, K]. A ``tilt`` [D, K] is added to log theta: what
     each word of a document gains in each topic beside its own probability. A document's bound is that of gamma with the phi
     that is best for it, so it rises from step to step; a document rests when it rises by less than
-    ``e_tolerance`` of itself, a block when all its documents rest. With a mesh, its devices share the documents. Expected
-    counts cost as much as several steps; they are 0 unless ``counted``.
+    the first of the ``limits`` of itself or after so many steps as the second says, a block when all its documents rest.
+    Expected counts cost as much as several steps; they are empty unless ``counted``.
     """
     num_topics = log_beta.shape[1]
 
@@ -182,13 +181,16 @@ def settle(
             return counts, gammas, words, moved, beta
 
         shape = rows_of.shape
-        carry = jnp.zeros_like(beta_of_terms), jnp.zeros((*shape, num_topics)), jnp.zeros(shape), jnp.ones(shape, bool)
+        nothing = jnp.zeros_like(beta_of_terms) if counted else jnp.zeros(0)
+        carry = nothing, jnp.zeros((*shape, num_topics)), jnp.zeros(shape), jnp.ones(shape, bool)
         return jax.lax.fori_loop(0, shape[0], block, (*carry, room(deepest, num_topics, shape[1])))[:4]
 
-    shared = log_beta, alpha, gamma, tilt, rival, (jnp.asarray(e_tolerance), jnp.asarray(e_iterations))
-    counts, *of_lanes = over_shards(one_shard, pairs.shards, shared, mesh)
-    gammas, words, moved = (part.reshape(-1, *part.shape[3:])[pairs.blocks.lane] for part in of_lanes)
-    return gammas, words, moved, counts.sum(0)[:-1]
+    return over_shards(one_shard, pairs.shards, (log_beta, alpha, gamma, tilt, rival, limits), between)
+
+
+def by_document(lanes: Any, blocks: Blocks) -> jax.Array:
+    """What stands in the lanes [shards, blocks, width, ...] of each document, [documents, ...]."""
+    return jnp.asarray(lanes).reshape(-1, *lanes.shape[3:])[blocks.lane]
 
 
 class Chunk(NamedTuple):
@@ -222,20 +224,24 @@ class Settled(NamedTuple):
     gamma: jax.Array  # [D, K]
     bound: np.ndarray  # [D] each document's whole part; what words gain by a tilt is none of it
     moved: np.ndarray  # [D] bool
-    counts: jax.Array  # [V, K] expected
+    counts: jax.Array  # [V, K] expected, empty where nobody asked for them
 
 
 def e_step(
     pairs: PairBlocks, log_beta: jax.Array, alpha: Any, gamma: jax.Array, limits: tuple, tilt: np.ndarray | None = None,
     rival: Rival | None = None, loss: Callable | None = None, *, counted: bool = True,
 ) -> Settled:  # fmt: skip
-    """:func:`settle` on all devices; ``alpha`` is [K] or [D, K], ``limits`` are tolerance and iterations."""
-    # what an E-step before has dealt to devices would compile this one anew
-    gamma, rival = jax.tree.map(np.asarray, (gamma, rival))
+    """:func:`settle` by all threads; ``alpha`` is [K] or [D, K], ``limits`` are tolerance and iterations."""
+    gamma, rival = jax.tree.map(jnp.asarray, (gamma, rival))
     of_documents = jnp.broadcast_to(jnp.asarray(alpha, jnp.float32), gamma.shape)
     weight = None if tilt is None else jnp.asarray(tilt, jnp.float32)
-    shared: dict[str, Any] = {"deepest": pairs.deepest, "mesh": mesh_of_devices(), "counted": counted}
-    gamma, words, moved, counts = settle(pairs, log_beta, of_documents, gamma, *limits, weight, rival, loss, **shared)
+    limits = jnp.float32(limits[0]), jnp.int32(limits[1])
+    counts, *lanes = by_threads(
+        settle, pairs.blocks, pairs, log_beta, of_documents, gamma, limits, weight, rival,
+        loss=loss, deepest=pairs.deepest, counted=counted,
+    )  # fmt: skip
+    gamma, words, moved = (by_document(part, pairs.blocks) for part in lanes)
+    counts = jnp.asarray(counts.sum(0)[:-1]) if counted else counts
     prior, posterior, served = np.asarray(alpha, np.float64), np.asarray(gamma, np.float64), np.asarray(moved)
     bound = np.asarray(words, np.float64) + dirichlet_bound(prior, posterior)
     if tilt is not None:

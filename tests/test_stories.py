@@ -39,14 +39,16 @@ def test_zbar_is_the_mean_of_the_topic_indicators():
         np.testing.assert_allclose(trace["zbar"]["value"][d], [np.mean(topics == k) for k in range(2)])
 
 
-def test_blocks_hold_every_token_once_with_little_padding():
-    from topiczoo.corpora import load_reviews
-    from topiczoo.corpora.layouts import token_blocks
+def test_blocks_hold_every_token_once_with_little_padding(monkeypatch):
+    from topiczoo.corpora import layouts, load_reviews
 
     corpus, _ = load_reviews()
-    for shards in (1, 2, 3):
-        blocks = token_blocks(corpus, shards)
-        assert blocks.padding < 1.2
+    for least, shards in ((0, layouts.SHARDS), (10**9, 1)):
+        monkeypatch.setattr(layouts, "LEAST_SHARED", least)
+        blocks = layouts.token_blocks(corpus)
+        assert len(blocks.terms) == shards and blocks.padding < 1.3
+        work = np.asarray(blocks.depth).sum(1)  # threads take neighbouring shards: halves and quarters have equal work
+        assert shards == 1 or max(work[:4].sum(), work[4:].sum()) < 0.55 * work.sum()
         assert int(blocks.lengths.sum()) == corpus.num_tokens == int((blocks.terms < corpus.num_terms).sum())
         rows, lengths = (np.asarray(part).reshape(-1) for part in (blocks.rows, blocks.lengths))
         lane = np.asarray(blocks.lane)

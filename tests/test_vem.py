@@ -160,7 +160,7 @@ def tiny_document(seed=0, length=4):
     """One document's E-step inputs, with phi at random."""
     rng = np.random.default_rng(seed)
     corpus = Corpus.from_counts(rng.multinomial(length, np.full(5, 0.2))[None])
-    blocks = documents(corpus, shards=1).blocks
+    blocks = documents(corpus, blocks=True).blocks
     log_beta = np.log(rng.dirichlet(np.ones(5), K))
     phi = rng.dirichlet(np.ones(K), length)
     alpha, eta, y, sigma = np.array([0.3, 0.5, 0.8]), np.array([-1.0, 0.5, 2.0]), 0.7, 0.4

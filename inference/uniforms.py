@@ -1,0 +1,25 @@
+"""Random numbers that belong to a token: they follow from a key, its document and its place there, and from nothing else.
+
+Where a document stands in a layout, which device draws its topics and how many documents there are beside it then make no
+difference. Threefry is a counter-based generator (Salmon et al. 2011): document and place are its counter.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax.extend.random import threefry2x32_p
+
+
+def token_uniforms(key: jax.Array, document: jax.Array, place: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Two numbers from [0, 1) for each token, in the shape that ``document`` and ``place`` have together."""
+    shape = jnp.broadcast_shapes(jnp.shape(document), jnp.shape(place))
+    words = jax.random.key_data(key).ravel()[:2]
+    counter = jnp.stack([jnp.broadcast_to(part, shape).astype(jnp.uint32) for part in (document, place)])
+    first, second = threefry2x32_p.bind(*(jnp.broadcast_to(word, shape) for word in words), *counter)
+    return _unit(first), _unit(second)
+
+
+def _unit(bits: jax.Array) -> jax.Array:
+    """The leading 23 bits as the digits of a number from [1, 2), less 1."""
+    return jax.lax.bitcast_convert_type((bits >> 9) | jnp.uint32(0x3F800000), jnp.float32) - 1.0
