@@ -22,6 +22,7 @@ from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 from topiczoo.inference import Trials
+from topiczoo.inference.border import check_counts, check_seed
 
 from .invariants import Quantities, invariants
 
@@ -94,6 +95,8 @@ def calibrate(
         ``(values, documents, y) -> dict of numbers``; must not depend on the numbering of topics. By default
         :func:`invariants`.
     """
+    check_seed(seed)
+    check_counts(num_simulations=num_simulations, num_draws=num_draws, num_warmup=num_warmup, thinning=thinning)
     if callable(engine):
         ranks = _ranks_by_fits(
             story, corpus, engine, num_simulations, num_draws, quantities, seed, progress_bar, arguments
@@ -124,7 +127,7 @@ def calibrate(
 
         ranks = pd.DataFrame(_in_batches(one, num_simulations, seed, progress_bar))
         name = engine
-    return Calibration(ranks, num_draws, f"{getattr(story, '__name__', 'story')} by {name}")
+    return Calibration(ranks, num_draws, f"{getattr(story, '__name__', str(story))} by {name}")
 
 
 def _rank(key: jax.Array, drawn: jax.Array, true: jax.Array) -> jax.Array:
@@ -199,6 +202,8 @@ def geweke(
 
     Returns one row a quantity: both averages, their z scores, and whether it passes (1% for all of them together).
     """
+    check_seed(seed)
+    check_counts(num_chains=num_chains, num_steps=num_steps)
     if engine == "svi":
         raise ValueError("engine is 'svi'; Geweke's test is for MCMC: give 'gibbs' or 'nuts', or use calibrate.")
     trials = Trials(story, corpus, engine=engine, **arguments)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +15,9 @@ from topiczoo.models.distributions import NormalJeffreys
 if TYPE_CHECKING:
     from .reading import Reading
     from .running import Story
+
+MOST_MEMORY = 0.5  # share of the machine's that one site may take
+LARGEST_SEED = 2**32 - 1  # JAX's keys have 32 bits of it
 
 
 def check_corpus(corpus: Any) -> None:
@@ -90,13 +95,54 @@ def refuse_improper(reading: Reading, engine: str) -> None:
             )
 
 
+def refuse_too_large(reading: Reading) -> None:
+    """No site may take more than half of the memory, before any is asked for."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else np.inf
+    for name, site in reading.latent.items():
+        shape = list(site.shape)
+        if site.document_axis is not None:
+            shape[site.document_axis] = len(reading.corpus)
+        size = 4 * math.prod(shape)
+        if size <= MOST_MEMORY * memory:
+            continue
+        whole = [what for what, value in reading.story.arguments.items() if isinstance(value, int) and value in shape]
+        raise ValueError(
+            f"The site {name!r} of the story {reading.story.name!r} has the shape {tuple(shape)}, {size / 2**30:,.1f} GiB, "
+            f"and this machine has {memory / 2**30:,.1f} GiB of memory; give a smaller {(whole or ['model'])[0]}."
+        )
+
+
 def check_counts(**counts: Any) -> None:
     """Numbers of draws, chains, steps: whole, and at least 1 (warm-up may be 0); thinning divides the draws."""
     for name, value in counts.items():
-        least = 0 if name == "num_warmup" else 1
+        least = 0 if name in ("num_warmup", "num_burn") else 1
         if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
             raise ValueError(f"{name} is {value!r}; give a whole number of at least {least}.")
     if counts.get("num_samples", 0) % counts.get("thinning", 1):
         raise ValueError(
             f"thinning is {counts['thinning']}, which does not divide num_samples {counts['num_samples']}."
+        )
+
+
+def check_draws(most_draws: Any, num_burn: Any) -> None:
+    """Draws to work at, all of them or some that an engine chooses if None; sweeps before each."""
+    check_counts(num_burn=num_burn, **({} if most_draws is None else {"most_draws": most_draws}))
+
+
+def check_seed(seed: Any) -> None:
+    """A whole number that NumPy's generators and JAX's keys both take, each differently for each."""
+    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+    if not (whole and 0 <= seed <= LARGEST_SEED):
+        raise ValueError(f"seed is {seed!r}; give a whole number from 0 to {LARGEST_SEED}.")
+
+
+def check_numbers(*, zero: bool = False, most: float = np.inf, or_a: str = "", **numbers: Any) -> None:
+    """Numbers above 0, or with ``zero`` not below it, and below ``most``."""
+    for name, value in numbers.items():
+        number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+        if number and (0 <= value if zero else 0 < value) and value < most:
+            continue
+        wanted = "a number of at least 0" if zero else "a positive number"
+        raise ValueError(
+            f"{name} is {value!r}; give {f'a number between 0 and {most:g}' if most < np.inf else wanted}{or_a}."
         )

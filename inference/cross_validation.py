@@ -13,6 +13,7 @@ from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 
+from .border import check_seed
 from .labels import codes_of
 from .prediction import Prediction
 from .selection import error
@@ -34,6 +35,7 @@ def cross_predict(
     Returns a :class:`Prediction` of all documents in their order, or a dict of them where the story has several responses.
     Given to ``fit.predict(new, calibrate=(prediction, y))`` it makes intervals hold what they promise.
     """
+    check_seed(seed)
     if not 2 <= folds <= len(corpus):
         raise ValueError(f"folds is {folds!r}; give a whole number from 2 to the number of documents, {len(corpus)}.")
     parts = np.array_split(np.random.default_rng(seed).permutation(len(corpus)), folds)

@@ -20,7 +20,7 @@ from topiczoo.corpora.layouts import documents
 from .assignments import Assigned
 from .augmented_block import AugmentedBlock
 from .blocks import Block, DirichletBlock, GaussianBlock, LabelBlock, ScaleBlock, few
-from .border import check_counts, refuse_improper
+from .border import check_counts, check_seed, refuse_improper
 from .chains import Schedule, chunk_size, run_chains
 from .fit import Fit
 from .reading import BETA, THETA, Reading, read
@@ -63,9 +63,10 @@ def gibbs(
     served which site); every other continuous site is drawn by NUTS given the rest. Topics above a response are proposed by
     the words' part of their conditional and accepted by the response's.
     """
+    check_seed(seed)
+    check_counts(num_warmup=num_warmup, num_samples=num_samples, num_chains=num_chains, thinning=thinning)
     reading = read(story, corpus, y, arguments)
     refuse_improper(reading, "gibbs")
-    check_counts(num_warmup=num_warmup, num_samples=num_samples, num_chains=num_chains, thinning=thinning)
     devices = jax.devices()
     alone = num_chains == 1 and len(devices) > 1 and reading.has_words
     mesh = Mesh(np.asarray(devices), ("documents",)) if alone else None

@@ -12,7 +12,7 @@ from numpyro.infer import NUTS
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 
-from .border import check_counts, refuse_improper
+from .border import check_counts, check_numbers, check_seed, refuse_improper
 from .chains import Schedule, chunk_size, run_chains
 from .marginal import Marginal
 from .reading import read
@@ -58,7 +58,10 @@ def nuts(
     """
     from .fit import Fit
 
+    check_seed(seed)
     check_counts(num_warmup=num_warmup, num_samples=num_samples, num_chains=num_chains, thinning=thinning)
+    check_counts(max_tree_depth=max_tree_depth)
+    check_numbers(most=1, target_accept_prob=target_accept_prob)
     reading = read(story, corpus, y, arguments)
     refuse_improper(reading, "nuts")
     model = Marginal(reading, nodes=NODES, average="density")

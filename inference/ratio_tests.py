@@ -25,6 +25,7 @@ from topiczoo.corpora.layouts import documents
 from .assignments import count
 from .augmented_block import AugmentedBlock
 from .blocks import Block
+from .border import check_counts, check_seed
 from .gibbs_engine import Plan, choose_blocks
 from .reading import Reading, read
 from .running import log_prob, run
@@ -43,6 +44,8 @@ def check(
     The test runs on a few documents cut to a few words. Returns one row a block: what served which sites, the number of
     comparisons, the largest error in log-density, and whether the block passes.
     """
+    check_seed(seed)
+    check_counts(num_documents=num_documents, num_tokens=num_tokens)
     whole = read(story, corpus, y, arguments)
     rows = np.linspace(0, len(corpus) - 1, min(num_documents, len(corpus))).astype(int)
     few = _shortened(corpus[rows], num_tokens)

@@ -14,6 +14,7 @@ from numpyro import handlers
 from numpyro.infer.initialization import init_to_uniform
 from numpyro.primitives import Messenger
 
+from topiczoo.models.catalogue import as_story
 from topiczoo.models.vocabulary import Zbar
 
 Values = Mapping[str, Any]
@@ -22,8 +23,8 @@ Values = Mapping[str, Any]
 class Story:
     """A story with its keyword arguments bound: ``story(documents, y)``. Missing responses (NaN) are masked."""
 
-    def __init__(self, function: Callable, arguments: Mapping[str, Any]) -> None:
-        self.function = function
+    def __init__(self, function: str | Callable, arguments: Mapping[str, Any]) -> None:
+        self.function = function = as_story(function)
         self.arguments = dict(arguments)
         self.name = getattr(function, "__name__", type(function).__name__)
         parameters = inspect.signature(function).parameters
@@ -36,8 +37,10 @@ class Story:
             p = parameters[name]
             if name not in arguments and p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL):
                 raise TypeError(f"{name!r} is missing, and the story {self.name!r} needs it; give it as {name}=... .")
-        topics = arguments.get("num_topics")
-        if topics is not None and not (isinstance(topics, int | np.integer) and topics >= 1):
+        default = parameters["num_topics"].default if "num_topics" in parameters else None
+        topics = arguments.get("num_topics", default)
+        whole = isinstance(topics, int | np.integer) and not isinstance(topics, bool)
+        if topics is not default and not (whole and topics >= 1):
             raise ValueError(f"num_topics is {topics!r}; give a whole number of at least 1.")
         self.takes_y = "y" in parameters
         self.unlabelled = True  # whether responses may be NaN; masks cost time, so it is set once they are known

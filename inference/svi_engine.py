@@ -23,7 +23,7 @@ from tqdm.auto import tqdm
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Documents, Pairs, documents
 
-from .border import check_counts, refuse_improper
+from .border import check_counts, check_numbers, check_seed, refuse_improper
 from .guides import Guide, PathwiseDirichlet
 from .marginal import Marginal
 from .reading import Reading, read
@@ -69,9 +69,9 @@ def svi(
     """
     from .fit import Fit
 
+    check_seed(seed)
     check_counts(num_steps=num_steps, num_draws=num_draws)
-    if not learning_rate > 0:
-        raise ValueError(f"learning_rate is {learning_rate!r}; give a positive number, e.g. 0.05.")
+    check_numbers(learning_rate=learning_rate)
     if batch_size is not None:
         check_counts(batch_size=batch_size)
         if batch_size > len(corpus):

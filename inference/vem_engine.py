@@ -34,6 +34,7 @@ from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 
+from .border import check_counts, check_numbers, check_seed
 from .expectations import Marginals, Settings
 from .expectations_additive import Bags, has_sparse_prior
 from .expectations_enumerated import Enumerated
@@ -135,11 +136,11 @@ def vem(
     _check_choice("order", order, ("parallel", "sequential"))
     _check_choice("expectation", expectation, ("sigma points", "delta"))
     _check_choice("slack", slack, ("n", "one"))
-    for name, value in (("num_iterations", num_iterations), ("e_iterations", e_iterations), ("num_draws", num_draws)):
-        if value < 1:
-            raise ValueError(f"{name} is {value!r}; give a whole number of at least 1.")
-    if start_variance is not None and not start_variance > 0:
-        raise ValueError(f"start_variance is {start_variance!r}; give a positive number, or None.")
+    check_seed(seed)
+    check_counts(num_iterations=num_iterations, e_iterations=e_iterations, num_draws=num_draws)
+    check_numbers(zero=True, tolerance=tolerance, e_tolerance=e_tolerance)
+    if start_variance is not None:
+        check_numbers(or_a=", or None", start_variance=start_variance)
     from .fit import Fit
 
     reading = read(story, corpus, y, arguments, latent_classes=True)
