@@ -87,11 +87,16 @@ def _numbers(name: str, y: Any, corpus: Corpus) -> np.ndarray:
 
 def refuse_improper(reading: Reading, engine: str) -> None:
     """What draws from the posterior needs one: there is none under an improper prior that is infinite at 0."""
+    from .advice import unserved
+
     for name, site in reading.latent.items():
         if isinstance(site.prior, NormalJeffreys):
-            raise ValueError(
+            raise unserved(
+                reading,
+                [engine],
                 f"{engine} cannot serve the site {name!r} of the story {reading.story.name!r}: the posterior is improper "
-                "under its prior NormalJeffreys; give it a proper one, e.g. Laplace, or use vem."
+                "under its prior NormalJeffreys",
+                "give it a proper one, e.g. Laplace",
             )
 
 

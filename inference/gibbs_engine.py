@@ -17,6 +17,7 @@ from numpyro.primitives import Messenger
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 
+from .advice import unserved
 from .assignments import Assigned
 from .augmented_block import AugmentedBlock
 from .blocks import Block, DirichletBlock, GaussianBlock, LabelBlock, ScaleBlock, few
@@ -222,9 +223,10 @@ def choose_blocks(
 ) -> Plan:
     """Find for every latent site the best block that serves it exactly."""
     if reading.has_words and reading.has_labels:
-        raise ValueError(
-            f"gibbs draws topics that all documents share, and in the story {reading.story.name!r} each label has its own; "
-            "use vem, svi or nuts."
+        raise unserved(
+            reading,
+            ["gibbs"],
+            f"gibbs draws topics that all documents share, and in the story {reading.story.name!r} each label has its own",
         )
     small = few(reading)
     continuous = [name for name, site in reading.latent.items() if not site.discrete]
@@ -232,9 +234,11 @@ def choose_blocks(
     last: list[Block] = []
     for name in discrete:
         if not LabelBlock.recognise(reading, name) or reading.has_words:
-            raise ValueError(
-                f"Nobody owns the discrete site {name!r} of the story {reading.story.name!r}: only draw_words and one "
-                "discrete value a document are served; sum it out of the story by hand."
+            raise unserved(
+                reading,
+                ["gibbs"],
+                f"Nobody owns the discrete site {name!r} of the story {reading.story.name!r}: gibbs serves draw_words or "
+                "one discrete value a document, not both",
             )
         last.append(LabelBlock(None, reading, [name]))
     if reading.has_words:

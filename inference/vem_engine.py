@@ -147,7 +147,7 @@ def vem(
     settings = Settings(
         topics, point, estimate_alpha, e_tolerance, e_iterations, start, expectation, slack, guarded, start_variance
     )
-    form = _form(reading, settings, order)
+    form = form_of(reading, settings, order)
     rng = np.random.default_rng(seed)
     state, info = _ascend(form, form.start(rng), reading, num_iterations, tolerance, progress_bar)
     info["seed"] = seed
@@ -171,7 +171,8 @@ def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name} is {value!r}; choose from {', '.join(map(repr, choices))}.")
 
 
-def _form(reading: Reading, settings: Settings, order: str) -> Form:
+def form_of(reading: Reading, settings: Settings, order: str) -> Form:
+    """The form that serves a story."""
     if not reading.has_words:
         latent = reading.latent.values()
         if not any(site.discrete for site in latent) and any(has_sparse_prior(reading, site.name) for site in latent):

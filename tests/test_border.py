@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -13,7 +14,9 @@ import stories
 
 from topiczoo import diagnostics, inference, models
 from topiczoo.corpora import Corpus
+from topiczoo.inference.advice import engines_that_take
 from topiczoo.inference.border import check_seed
+from topiczoo.inference.reading import read
 from topiczoo.inference.running import Story
 
 CORPUS, Y = stories.small()
@@ -181,6 +184,46 @@ def test_counts_asked_of_a_fit(fit):
             ask(CORPUS, num_burn=-1)
     with pytest.raises(ValueError, match="n is -1; give a whole number of at least 1"):
         fit.topics(-1)
+
+
+def class_above(corpus, *, num_topics=2):
+    """A latent class says which topics a document may take: no engine sums out both."""
+    beta = stories.topics(corpus, num_topics)
+    with numpyro.plate("documents", corpus.num_documents):
+        kind = numpyro.sample("kind", dist.Categorical(jnp.full(2, 0.5)))
+        theta = numpyro.sample("theta", dist.Dirichlet(jnp.array([[1.0, 0.1], [0.1, 1.0]])[kind]))
+    models.draw_words(corpus, theta, beta)
+
+
+def time_slices(corpus, *, num_topics=2):
+    """Topics that move from one time to the next: served where beta may be computed and labels have topics."""
+    with numpyro.plate("times", 2, dim=-2), numpyro.plate("topics", num_topics, dim=-1):
+        moves = numpyro.sample("moves", dist.Normal(0, 1).expand([corpus.num_terms]).to_event(1))
+    beta = jax.nn.softmax(jnp.cumsum(moves, 0))
+    models.draw_words(corpus, stories.proportions(corpus, num_topics), beta, label=corpus.lengths > 9)
+
+
+NOBODY = "; no engine here serves it otherwise: sum it out of the story by hand.$"
+ADVICE = {
+    "gibbs, class": ("gibbs", class_above, "^Nobody owns the discrete site 'kind' .*" + NOBODY),
+    "svi, class": ("svi", class_above, "site 'kind' .* cannot be summed out: .*" + NOBODY),
+    "vem, class": ("vem", class_above, "vem cannot serve the site 'kind' .*" + NOBODY),
+    "gibbs, slices": ("gibbs", time_slices, "gibbs draws topics that all documents share, .*; use nuts or svi.$"),
+    "vem, slices": ("vem", time_slices, "vem cannot serve the site 'moves' .*; use nuts or svi.$"),
+}
+
+
+@pytest.mark.parametrize("case", ADVICE)
+def test_an_engine_names_only_engines_that_take_the_story(case):
+    engine, story, words = ADVICE[case]
+    with pytest.raises(ValueError, match=words):
+        getattr(inference, engine)(story, CORPUS)
+
+
+def test_the_engine_that_was_named_serves_the_story():
+    reading = read(time_slices, CORPUS, None, {})
+    assert engines_that_take(reading) == ["nuts", "svi"]
+    inference.svi(time_slices, CORPUS, num_steps=1, num_draws=1, progress_bar=False)
 
 
 def test_per_document_numbers_must_come_with_the_corpus():
