@@ -338,7 +338,7 @@ def read(
     ``latent_classes``: a class above the words may be missing for some documents. It is then a latent site, and
     ``reading.known`` holds what is known of it.
     """
-    from .observed import check_support, check_variety, observed
+    from .observed import check_support, check_variety, observed, warn_of_scale
 
     story = Story(function, arguments)
     check_corpus(corpus)
@@ -367,4 +367,5 @@ def read(
     seen = observed(reading)
     check_support(reading, seen)
     check_variety(reading, seen)
+    warn_of_scale(reading, seen)
     return reading

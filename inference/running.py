@@ -120,17 +120,22 @@ class Answer(Messenger):
 
 def run(
     story: Callable, corpus: Any, y: Any, values: Values, answer: Messenger | None = None,
-    *, key: Any = None, prior: bool = False,
+    *, key: Any = None, prior: bool | Callable[[dict], Any] = False,
 ) -> dict:  # fmt: skip
     """Trace the story with the given values, hidden from whatever handlers are active around it.
 
-    A site without a value gets a feasible one, or with ``prior`` a draw from its distribution.
+    A site without a value gets a feasible one, or with ``prior`` a draw from its distribution; a function in its place
+    may give another value, or None to leave it at the draw.
     """
 
     def value(site: dict) -> Any:
         if site["name"] in values:
             return values[site["name"]]
-        return None if prior or site["type"] != "sample" or site["is_observed"] else init_to_uniform(site, radius=1.0)
+        if site["type"] != "sample" or site["is_observed"]:
+            return None
+        if callable(prior):
+            return prior(site)
+        return None if prior else init_to_uniform(site, radius=1.0)
 
     seeded = handlers.seed(rng_seed=jax.random.key(0) if key is None else key)
     with handlers.block(), handlers.trace() as trace, handlers.substitute(substitute_fn=value), seeded:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import warnings
+
+import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -11,6 +15,7 @@ import stories
 
 from topiczoo import inference
 from topiczoo.corpora import Corpus
+from topiczoo.inference.reading import read
 from topiczoo.models import draw_words, slda_glm
 
 COUNTS = stories.small()[0].counts
@@ -145,8 +150,6 @@ def test_more_outputs_than_classes_and_constant_totals_are_fine():
         with numpyro.plate("documents", corpus.num_documents):
             numpyro.sample("hits", dist.Binomial(total, logits=zbar @ eta), obs=hits)
 
-    from topiczoo.inference.reading import read
-
     assert read(slda_glm, CORPUS, THREE, {"response": "softmax", "outputs": 5}).observed == ("y",)
     y = {"hits": THREE, "total": np.full(12, 10.0)}
     assert read(story, CORPUS, y, {}).observed == ("hits",)
@@ -156,6 +159,49 @@ def test_more_outputs_than_classes_and_constant_totals_are_fine():
         read(story, CORPUS, {**y, "hits": np.ones(12)}, {})
     with pytest.raises(ValueError, match=r"y\['hits'\] is not numeric .*; labels are for one response"):
         read(story, CORPUS, {**y, "hits": LABELS}, {})
+
+
+def two_columns(corpus, y=None):
+    with numpyro.plate("documents", corpus.num_documents):
+        numpyro.sample("y", dist.Normal(jnp.zeros((corpus.num_documents, 2)), 1.0).to_event(1), obs=y)
+
+
+def around_0(corpus, y=None, *, scale=1.0):
+    """Responses that the priors expect within a few scales of 0."""
+    mean = numpyro.sample("mean", dist.Cauchy(0, scale))
+    spread = numpyro.sample("spread", dist.HalfCauchy(scale))
+    with numpyro.plate("documents", corpus.num_documents):
+        numpyro.sample("y", dist.Normal(mean, spread), obs=y)
+
+
+FAR = {
+    "shifted": (
+        around_0,
+        THREE + 1e6,
+        {},
+        r"^y is 1e\+06, .*expect.*; standardise it: y = \(y - y.mean\(\)\) / y.std\(\).$",
+    ),
+    "stretched": (
+        around_0,
+        but(np.nan, THREE * 1e6 - 1e6),
+        {},
+        r"y = \(y - np.nanmean\(y\)\) / np.nanstd\(y\).$",
+    ),
+    "expected": (around_0, THREE * 1e6, {"scale": 1e6}, ""),
+    "near": (around_0, THREE + 10, {}, ""),
+    "one column": (two_columns, np.stack([THREE, THREE + 1e6], 1), {}, r"^y is 1e\+06, .*y.std\(0\).$"),
+}
+
+
+@pytest.mark.parametrize("case", FAR)
+def test_a_response_far_from_what_the_priors_expect_is_told_to_be_standardised(case):
+    story, y, arguments, words = FAR[case]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        read(story, CORPUS, y, arguments)
+    said = [str(warning.message) for warning in caught]
+    assert len(said) == bool(words)
+    assert all(re.search(words, sentence) for sentence in said)
 
 
 def test_a_response_of_another_shape_is_refused():
