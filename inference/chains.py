@@ -21,6 +21,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from numpyro.infer import MCMC
 from tqdm.auto import tqdm
 
+from .running import traced
+
 
 @dataclass
 class Drawn:
@@ -82,6 +84,7 @@ class Chains:
         # a core does best with one chain after the other; an accelerator with all of them side by side
         each = jax.lax.map if jax.default_backend() == "cpu" else lambda one, states: jax.vmap(one)(states)
 
+        @traced
         def in_turn(states: Any, data: tuple) -> Any:
             return each(lambda state: one_chain(state, data), states)
 

@@ -28,7 +28,7 @@ from .blocks import Block
 from .border import check_counts, check_seed
 from .gibbs_engine import Plan, choose_blocks
 from .reading import Reading, read
-from .running import log_prob, run
+from .running import log_prob, run, traced
 from .sweep import concentration
 from .topic_blocks import CollapsedBlock, TopicBlock
 
@@ -189,6 +189,7 @@ class _Tester:
         transforms = {site: biject_to(self.reading.latent[site].fn.support) for site in sites}
 
         @jax.jit
+        @traced
         def both(values: dict) -> tuple[jax.Array, jax.Array]:
             given = {name: value for name, value in self._blocked(values).items() if name not in sites}
             free = {site: transform.inv(values[site]) for site, transform in transforms.items()}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,12 +21,35 @@ from topiczoo.models.catalogue import as_story
 from topiczoo.models.vocabulary import Zbar
 
 Values = Mapping[str, Any]
+TRACING = threading.RLock()  # NumPyro's stack of handlers is one for all threads: hold this while a story is traced
+_traced_in: int | None = None  # the process that has traced a story, and so used JAX
+
+
+def traced(function: Callable) -> Callable:
+    """A function for ``jax.jit`` under whose handlers a story runs: one thread at a time traces, all may run it."""
+
+    @functools.wraps(function)
+    def alone(*arguments: Any, **named: Any) -> Any:
+        with TRACING:
+            return function(*arguments, **named)
+
+    return alone
+
+
+def refuse_forked() -> None:
+    """JAX has threads, and a forked process has none of them: it would wait for them for ever."""
+    if _traced_in not in (None, os.getpid()):
+        raise RuntimeError(
+            "This process was forked from one that had used JAX, whose threads it does not have; start it with "
+            "multiprocessing.get_context('spawn')."
+        )
 
 
 class Story:
     """A story with its keyword arguments bound: ``story(documents, y)``. Missing responses (NaN) are masked."""
 
     def __init__(self, function: str | Callable, arguments: Mapping[str, Any]) -> None:
+        refuse_forked()
         self.function = function = as_story(function)
         self.arguments = dict(arguments)
         self.name = getattr(function, "__name__", type(function).__name__)
@@ -137,8 +163,10 @@ def run(
             return prior(site)
         return None if prior else init_to_uniform(site, radius=1.0)
 
+    global _traced_in
+    _traced_in = os.getpid()
     seeded = handlers.seed(rng_seed=jax.random.key(0) if key is None else key)
-    with handlers.block(), handlers.trace() as trace, handlers.substitute(substitute_fn=value), seeded:
+    with TRACING, handlers.block(), handlers.trace() as trace, handlers.substitute(substitute_fn=value), seeded:
         with answer or Messenger():
             story(corpus, y)
     return trace

@@ -27,6 +27,7 @@ from .border import check_counts, check_numbers, check_seed, refuse_improper
 from .guides import Guide, PathwiseDirichlet
 from .marginal import Marginal
 from .reading import Reading, read
+from .running import TRACING, traced
 
 if TYPE_CHECKING:
     from .fit import Fit
@@ -182,8 +183,8 @@ class _Fitting:
         """Take the steps; returns the losses, and whether Ctrl-C ended them early."""
         batches = self.batches.random(np.random.default_rng(self.seed))
         batch = next(batches)
-        self.state = jax.jit(self.svi.init)(jax.random.key(self.seed), *batch)
-        update = jax.jit(self.svi.update, donate_argnums=0)
+        self.state = jax.jit(traced(self.svi.init))(jax.random.key(self.seed), *batch)
+        update = jax.jit(traced(self.svi.update), donate_argnums=0)
         losses: list[Any] = []
         with tqdm(total=num_steps, disable=not progress_bar, unit="step") as bar:
             try:
@@ -246,6 +247,7 @@ class _Fitting:
         everything = self.batches.take(np.arange(len(self.reading.corpus)))[:2]
 
         @jax.jit
+        @traced
         def of_globals(data: tuple, q: dict) -> jax.Array:
             thetas = [
                 {
@@ -270,6 +272,7 @@ class _Fitting:
         documents_, y, places = self.batches.take(rows)
 
         @jax.jit
+        @traced
         def of_documents(data: tuple[Documents, Any], parameters: dict) -> jax.Array:
             with handlers.substitute(data=parameters):
                 of_rows = {name: self.guide.site(name, data[0], places) for name in local}
@@ -291,6 +294,7 @@ class _Fitting:
         """q of a site for the whole corpus."""
 
         @jax.jit
+        @traced
         def network(documents: Documents, parameters: dict) -> Any:
             with handlers.substitute(data=parameters):
                 return self.guide.site(name, documents, None).concentration
@@ -298,7 +302,7 @@ class _Fitting:
         if name == self.guide.amortised:
             parts = [network(part, parameters) for part, _, _ in self.batches.in_order()]
             return PathwiseDirichlet(jnp.concatenate(parts))
-        with handlers.substitute(data=parameters):
+        with TRACING, handlers.substitute(data=parameters):
             return self.guide.site(name, None, None)
 
 
