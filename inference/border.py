@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from .reading import Reading
     from .running import Story
 
+MENDS = {  # of what could be taken for numbers, by NumPy's kind of dtype
+    "M": "dates; give numbers, e.g. days since the first",
+    "m": "durations; give numbers, e.g. days",
+    "c": "complex numbers; give real ones, e.g. their real parts",
+}
 MOST_MEMORY = 0.5  # share of the machine's that one site may take
 LARGEST_SEED = 2**32 - 1  # JAX's keys have 32 bits of it
 
@@ -57,6 +62,34 @@ def check_response(story: Story, corpus: Corpus, y: Any) -> Any:
     return parts
 
 
+def in_order(corpus: Corpus, y: Any) -> Any:
+    """y in the order of the documents where its index names them in another, refused where it names some of them.
+
+    Row numbers name nothing: a frame that was filtered or shuffled before its texts became a corpus still has them. So a
+    corpus whose documents are but numbered takes y row by row, and so does one that has none of the index' labels.
+    """
+    if isinstance(y, dict):
+        return {name: in_order(corpus, part) for name, part in y.items()}
+    if (
+        not isinstance(y, pd.Series | pd.DataFrame)
+        or len(y) != len(corpus)
+        or not (y.index.is_unique and y.index.nlevels == 1)
+    ):
+        return y
+    labels, names = pd.Index(y.index.astype(str)), pd.Index(corpus.names)
+    if labels.equals(names) or names.equals(pd.RangeIndex(len(names)).astype(str)):
+        return y
+    known = labels.isin(names)
+    if known.all() and names.is_unique:
+        return y.iloc[labels.get_indexer(names)]
+    if known.any() and not pd.api.types.is_integer_dtype(y.index.dtype):
+        raise ValueError(
+            f"y has {labels[~known][0]!r} in its index, which is no name of a document, beside others that are; give one "
+            "row a document under its name, or y.to_numpy() for rows in the documents' order."
+        )
+    return y
+
+
 def numeric_response(corpus: Corpus, y: Any) -> Any:
     """y as float arrays with one row a document, or a dict of them."""
     read = {name: _numbers(name, part, corpus) for name, part in _named(y).items()}
@@ -69,8 +102,12 @@ def _named(y: Any) -> dict[str, Any]:
 
 
 def _numbers(name: str, y: Any, corpus: Corpus) -> np.ndarray:
+    table = pd.DataFrame(y) if np.ndim(y) == 2 else pd.Series(y)
+    for dtype in table.dtypes if np.ndim(y) == 2 else [table.dtype]:
+        if dtype.kind in MENDS:
+            raise ValueError(f"{name} holds {MENDS[dtype.kind]}.")
     try:
-        values = pd.DataFrame(y).to_numpy(float) if np.ndim(y) == 2 else pd.Series(y).to_numpy(float, na_value=np.nan)
+        values = table.to_numpy(float, na_value=np.nan)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"{name} is not numeric ({error}); labels are for one response that is a class: code them as numbers, "

@@ -13,7 +13,7 @@ from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 
-from .border import check_seed
+from .border import check_seed, in_order
 from .labels import codes_of
 from .prediction import Prediction
 from .selection import error
@@ -38,6 +38,7 @@ def cross_predict(
     check_seed(seed)
     if not 2 <= folds <= len(corpus):
         raise ValueError(f"folds is {folds!r}; give a whole number from 2 to the number of documents, {len(corpus)}.")
+    y = in_order(corpus, y)
     parts = np.array_split(np.random.default_rng(seed).permutation(len(corpus)), folds)
     found = []
     for left_out in parts:

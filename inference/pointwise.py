@@ -12,7 +12,7 @@ from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 
-from .border import check_counts, check_draws, check_seed, numeric_response
+from .border import check_counts, check_draws, check_seed, in_order, numeric_response
 from .folding import Folding, responses
 from .labels import codes_of
 from .observed import check_support, observed
@@ -65,6 +65,7 @@ def pointwise(
     check_draws(most_draws, num_burn)
     if y is None:
         raise ValueError("y is missing; give the documents' responses, NaN for unlabelled ones.")
+    y = in_order(corpus, y)
     folding = Folding(fit, corpus, numeric_response(corpus, codes_of(fit.classes, y)))
     reading = folding.reading
     names = [name for name in responses(reading) if name in reading.observed]

@@ -22,7 +22,7 @@ from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Documents, documents
 from topiczoo.models.arguments import BadArgument
 
-from .border import check_corpus, check_covariates, check_response, refuse_too_large
+from .border import check_corpus, check_covariates, check_response, in_order, refuse_too_large
 from .faults import why_not
 from .labels import CLASSES, labels_as_codes, warn_of_order
 from .parameters import check_parameters, parameters
@@ -343,6 +343,7 @@ def read(
     story = Story(function, arguments)
     check_corpus(corpus)
     check_covariates(corpus, story.arguments.get("covariates", ()))
+    y = in_order(corpus, y)
     codes, story.classes = labels_as_codes(y)
     codes = check_response(story, corpus, codes)
     try:
