@@ -70,11 +70,9 @@ def in_order(corpus: Corpus, y: Any) -> Any:
     """
     if isinstance(y, dict):
         return {name: in_order(corpus, part) for name, part in y.items()}
-    if (
-        not isinstance(y, pd.Series | pd.DataFrame)
-        or len(y) != len(corpus)
-        or not (y.index.is_unique and y.index.nlevels == 1)
-    ):
+    if not isinstance(y, pd.Series | pd.DataFrame) or len(y) != len(corpus):
+        return y
+    if y.index.nlevels > 1 or not y.index.is_unique:
         return y
     labels, names = pd.Index(y.index.astype(str)), pd.Index(corpus.names)
     if labels.equals(names) or names.equals(pd.RangeIndex(len(names)).astype(str)):

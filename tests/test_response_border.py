@@ -187,7 +187,7 @@ def test_an_index_of_names_is_the_order_of_the_documents():
     np.testing.assert_array_equal(read(two_columns, named, pd.DataFrame({0: y, 1: y}).iloc[shuffled], {}).y[:, 0], y)
     with pytest.raises(ValueError, match=r"^y has 'review 12' in its index, .*; give .*, or y.to_numpy\(\) for rows"):
         in_order(named, y.rename({"review 3": "review 12"}))
-    with pytest.raises(ValueError, match="^y has 'review 12' in its index"):
+    with pytest.raises(ValueError, match=r"^y has 'review 12' in its index"):
         read(slda_glm, named, y.rename({"review 3": "review 12"}), {})
 
 
