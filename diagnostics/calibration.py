@@ -71,8 +71,8 @@ class Calibration:
 
 
 def calibrate(
-    story: Callable, corpus: Corpus, engine: str | Callable = "gibbs", *, num_simulations: int = 200, num_draws: int = 63,
-    num_warmup: int = 200, thinning: int = 5, quantities: Quantities | None = None, seed: int = 0,
+    story: str | Callable, corpus: Corpus, engine: str | Callable = "gibbs", *, num_simulations: int = 200,
+    num_draws: int = 63, num_warmup: int = 200, thinning: int = 5, quantities: Quantities | None = None, seed: int = 0,
     progress_bar: bool = True, **arguments: Any,
 ) -> Calibration:  # fmt: skip
     """Simulation-based calibration (Talts et al. 2018) of an engine on a story.
@@ -151,7 +151,7 @@ def _in_batches(one: Callable, number: int, seed: int, progress_bar: bool, most:
 
 
 def _ranks_by_fits(
-    story: Callable, corpus: Corpus, engine: Callable, number: int, num_draws: int, quantities: Quantities | None,
+    story: str | Callable, corpus: Corpus, engine: Callable, number: int, num_draws: int, quantities: Quantities | None,
     seed: int, progress_bar: bool, arguments: dict,
 ) -> pd.DataFrame:  # fmt: skip
     """Ranks from fits made one by one."""
@@ -189,7 +189,7 @@ def _null_excursions(number: int, num_draws: int, repeats: int = 4000) -> np.nda
 
 
 def geweke(
-    story: Callable, corpus: Corpus, engine: str = "gibbs", *, num_chains: int = 2000, num_steps: int = 50,
+    story: str | Callable, corpus: Corpus, engine: str = "gibbs", *, num_chains: int = 2000, num_steps: int = 50,
     quantities: Quantities | None = None, seed: int = 0, progress_bar: bool = True, **arguments: Any,
 ) -> pd.DataFrame:  # fmt: skip
     """Geweke's joint test (2004) of an MCMC engine on a story, with many independent chains.

@@ -20,7 +20,7 @@ from .selection import error
 
 
 def cross_predict(
-    engine: Callable, story: Callable, corpus: Corpus, y: Any, *, folds: int = 5, seed: int = 0,
+    engine: Callable, story: str | Callable, corpus: Corpus, y: Any, *, folds: int = 5, seed: int = 0,
     predict: Mapping[str, Any] | None = None, **settings: Any,
 ) -> Any:  # fmt: skip
     """Fit a story so many times, each time without one of ``folds`` parts of the documents, and predict that part.
@@ -53,7 +53,7 @@ def cross_predict(
 
 
 def grid_search(
-    engine: Callable, story: Callable, corpus: Corpus, y: Any, grid: Mapping[str, Sequence], *, folds: int = 5,
+    engine: Callable, story: str | Callable, corpus: Corpus, y: Any, grid: Mapping[str, Sequence], *, folds: int = 5,
     seed: int = 0, predict: Mapping[str, Any] | None = None, progress_bar: bool = True, **settings: Any,
 ) -> pd.DataFrame:  # fmt: skip
     """Errors of all combinations of some settings, by cross-validation, the best first.

@@ -34,7 +34,7 @@ CHUNK_TOKENS = 3_000_000  # token updates between two looks at a chain: about a 
 
 
 def gibbs(
-    story: Callable, corpus: Corpus, y: Any = None, *, seed: int = 0, num_warmup: int = 300, num_samples: int = 300,
+    story: str | Callable, corpus: Corpus, y: Any = None, *, seed: int = 0, num_warmup: int = 300, num_samples: int = 300,
     num_chains: int = 2, thinning: int = 1, keep: Sequence[str] | None = None, collapse: str = "proportions",
     progress_bar: bool = True, **arguments: Any,
 ) -> Fit:  # fmt: skip
@@ -43,7 +43,7 @@ def gibbs(
     Parameters
     ----------
     story
-        A generative story, ``story(corpus, y=None, *, ...)``.
+        A generative story, ``story(corpus, y=None, *, ...)``, or the name of one of the zoo.
     corpus, y
         Documents, and their responses where the story has them; NaN marks an unlabelled document.
     num_warmup, num_samples, num_chains, thinning

@@ -31,7 +31,8 @@ WANTED = {
 
 def parameters(fn: Any) -> dict[str, tuple[Any, Any]]:
     """What a distribution was given, by name: the value and the constraint on it."""
-    fn, found = unwrapped(fn), {}
+    fn = unwrapped(fn)
+    found: dict[str, tuple[Any, Any]] = {}
     for part in ("base_dist", "mixing_distribution", "component_distribution"):
         if hasattr(fn, part):
             found |= parameters(getattr(fn, part))

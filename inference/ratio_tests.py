@@ -36,7 +36,7 @@ TOLERANCE = 2e-3  # of float32 sums of some hundred terms
 
 
 def check(
-    story: Callable, corpus: Corpus, y: Any = None, *, seed: int = 0, num_documents: int = 4, num_tokens: int = 6,
+    story: str | Callable, corpus: Corpus, y: Any = None, *, seed: int = 0, num_documents: int = 4, num_tokens: int = 6,
     collapse: str = "proportions", **arguments: Any,
 ) -> pd.DataFrame:  # fmt: skip
     """Test every block that the Gibbs engine would use on a story against the story's own log-density.

@@ -197,7 +197,7 @@ class Reading:
             answer = Answer(zbar)
             trace = run(self.story, *self._slices[3], values, answer)
             sites = {name: site for name, site in trace.items() if site["type"] == "sample"}
-            out = {name: log_prob(site) for name, site in sites.items()}
+            out: dict[str, Any] = {name: log_prob(site) for name, site in sites.items()}
             out[PARAMETERS] = {name: self._given(site["fn"], self.fixed[name]) for name, site in sites.items()}
             out.update({name: site["value"] for name, site in trace.items() if site["type"] == "deterministic"})
             if answer.calls:
@@ -331,7 +331,7 @@ def _changed_axis(small: tuple[int, ...], large: tuple[int, ...]) -> int | None:
 
 
 def read(
-    function: Callable, corpus: Corpus, y: Any, arguments: Mapping[str, Any], *, latent_classes: bool = False
+    function: str | Callable, corpus: Corpus, y: Any, arguments: Mapping[str, Any], *, latent_classes: bool = False
 ) -> Reading:
     """Check what the user gave and read the story.
 

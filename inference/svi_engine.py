@@ -40,7 +40,7 @@ LOOK = 50  # steps between two looks at the loss
 
 
 def svi(
-    story: Callable, corpus: Corpus, y: Any = None, *, seed: int = 0, num_steps: int = 2000,
+    story: str | Callable, corpus: Corpus, y: Any = None, *, seed: int = 0, num_steps: int = 2000,
     batch_size: int | None = None, guide: str = "mean_field", learning_rate: float = 0.05, num_draws: int = 500,
     progress_bar: bool = True, **arguments: Any,
 ) -> Fit:  # fmt: skip
@@ -49,7 +49,7 @@ def svi(
     Parameters
     ----------
     story
-        A generative story, ``story(corpus, y=None, *, ...)``.
+        A generative story, ``story(corpus, y=None, *, ...)``, or the name of one of the zoo.
     corpus, y
         Documents, and their responses where the story has them; NaN marks an unlabelled document.
     num_steps, batch_size

@@ -65,7 +65,7 @@ class Trials:
     """
 
     def __init__(
-        self, story: Callable, corpus: Corpus, *, engine: str = "gibbs", collapse: str = "proportions",
+        self, story: str | Callable, corpus: Corpus, *, engine: str = "gibbs", collapse: str = "proportions",
         step_size: float = 0.5, num_steps: int = 2000, **arguments: Any,
     ) -> None:  # fmt: skip
         if engine not in ENGINES:

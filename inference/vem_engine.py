@@ -65,7 +65,7 @@ class Form(Protocol):
 
 
 def vem(
-    story: Callable,
+    story: str | Callable,
     corpus: Corpus,
     y: Any = None,
     *,
@@ -92,8 +92,9 @@ def vem(
     Parameters
     ----------
     story, corpus, y, arguments
-        The story, its documents and responses (NaN: unlabelled), and the story's own keyword arguments. A class that
-        words are drawn from may be missing as well: it is then latent in these documents, and their words count.
+        The story or the name of one of the zoo, its documents and responses (NaN: unlabelled), and the story's own keyword
+        arguments. A class that words are drawn from may be missing as well: it is then latent in these documents, and
+        their words count.
     topics
         "dirichlet": topics have a variational Dirichlet posterior under the story's prior. "mle": topics are point
         estimates and their prior is left out, as in Blei & McAuliffe (2007).
