@@ -22,6 +22,7 @@ from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 from topiczoo.inference import Trials
+from topiczoo.inference.border import check_counts, check_seed
 
 from .invariants import Quantities, invariants
 
@@ -70,8 +71,8 @@ class Calibration:
 
 
 def calibrate(
-    story: Callable, corpus: Corpus, engine: str | Callable = "gibbs", *, num_simulations: int = 200, num_draws: int = 63,
-    num_warmup: int = 200, thinning: int = 5, quantities: Quantities | None = None, seed: int = 0,
+    story: str | Callable, corpus: Corpus, engine: str | Callable = "gibbs", *, num_simulations: int = 200,
+    num_draws: int = 63, num_warmup: int = 200, thinning: int = 5, quantities: Quantities | None = None, seed: int = 0,
     progress_bar: bool = True, **arguments: Any,
 ) -> Calibration:  # fmt: skip
     """Simulation-based calibration (Talts et al. 2018) of an engine on a story.
@@ -94,6 +95,8 @@ def calibrate(
         ``(values, documents, y) -> dict of numbers``; must not depend on the numbering of topics. By default
         :func:`invariants`.
     """
+    check_seed(seed)
+    check_counts(num_simulations=num_simulations, num_draws=num_draws, num_warmup=num_warmup, thinning=thinning)
     if callable(engine):
         ranks = _ranks_by_fits(
             story, corpus, engine, num_simulations, num_draws, quantities, seed, progress_bar, arguments
@@ -124,7 +127,7 @@ def calibrate(
 
         ranks = pd.DataFrame(_in_batches(one, num_simulations, seed, progress_bar))
         name = engine
-    return Calibration(ranks, num_draws, f"{getattr(story, '__name__', 'story')} by {name}")
+    return Calibration(ranks, num_draws, f"{getattr(story, '__name__', str(story))} by {name}")
 
 
 def _rank(key: jax.Array, drawn: jax.Array, true: jax.Array) -> jax.Array:
@@ -148,7 +151,7 @@ def _in_batches(one: Callable, number: int, seed: int, progress_bar: bool, most:
 
 
 def _ranks_by_fits(
-    story: Callable, corpus: Corpus, engine: Callable, number: int, num_draws: int, quantities: Quantities | None,
+    story: str | Callable, corpus: Corpus, engine: Callable, number: int, num_draws: int, quantities: Quantities | None,
     seed: int, progress_bar: bool, arguments: dict,
 ) -> pd.DataFrame:  # fmt: skip
     """Ranks from fits made one by one."""
@@ -186,7 +189,7 @@ def _null_excursions(number: int, num_draws: int, repeats: int = 4000) -> np.nda
 
 
 def geweke(
-    story: Callable, corpus: Corpus, engine: str = "gibbs", *, num_chains: int = 2000, num_steps: int = 50,
+    story: str | Callable, corpus: Corpus, engine: str = "gibbs", *, num_chains: int = 2000, num_steps: int = 50,
     quantities: Quantities | None = None, seed: int = 0, progress_bar: bool = True, **arguments: Any,
 ) -> pd.DataFrame:  # fmt: skip
     """Geweke's joint test (2004) of an MCMC engine on a story, with many independent chains.
@@ -199,6 +202,8 @@ def geweke(
 
     Returns one row a quantity: both averages, their z scores, and whether it passes (1% for all of them together).
     """
+    check_seed(seed)
+    check_counts(num_chains=num_chains, num_steps=num_steps)
     if engine == "svi":
         raise ValueError("engine is 'svi'; Geweke's test is for MCMC: give 'gibbs' or 'nuts', or use calibrate.")
     trials = Trials(story, corpus, engine=engine, **arguments)

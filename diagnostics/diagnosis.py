@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from topiczoo.inference import Fit
+from topiczoo.inference.border import check_seed
 
 from .alignment import AlignedFit, align
 from .quantities import Series, series
@@ -83,6 +84,7 @@ def diagnose(
     thresholds
         Replacements for some of ``diagnosis.THRESHOLDS``.
     """
+    check_seed(seed)
     unknown = set(thresholds or ()) - set(THRESHOLDS)
     if unknown:
         raise ValueError(f"thresholds names {sorted(unknown)[0]!r}; choose from {', '.join(THRESHOLDS)}.")

@@ -14,6 +14,7 @@ from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 from topiczoo.inference import label_evidence, word_weights
+from topiczoo.inference.border import check_seed
 
 from .evidence import Evidence, chib, completion, jackknife_error, left_to_right, split
 
@@ -120,6 +121,7 @@ def perplexity(
     NB: under a small gamma nearly every draw gives a term without training tokens a probability near 0, and p(w_d) of a
     document with such a term hangs on draws that are rarely seen: it comes out too low. Leave such terms out.
     """
+    check_seed(seed)
     if method not in METHODS:
         raise ValueError(f"method is {method!r}; choose from {', '.join(map(repr, METHODS))}.")
     if most_draws < 1:

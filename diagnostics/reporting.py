@@ -12,6 +12,7 @@ from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 from topiczoo.inference import Fit
+from topiczoo.inference.border import check_seed
 from topiczoo.inference.labels import codes_of
 
 from . import story_page
@@ -44,6 +45,7 @@ def report(
     seed
         Of that sample and of the predictions.
     """
+    check_seed(seed)
     diagnosis, given = (fit, fit.fit) if isinstance(fit, Diagnosis) else (None, fit)
     path = _checked(given, path, test, y_test, documents)
     y_test = codes_of(given.classes, y_test)

@@ -21,6 +21,7 @@ import numpy as np
 from numpyro.infer import MCMC
 from tqdm.auto import tqdm
 
+from .running import traced
 from .sharding import WORKERS
 
 
@@ -81,7 +82,7 @@ class Chains:
             self.states = [start(keys, data)] if self.together else [start(key, data) for key in keys]
 
     def _of_chains(self, one_chain: Callable) -> Any:
-        return jax.jit(jax.vmap(one_chain, (0, None)) if self.together else one_chain)
+        return jax.jit(traced(jax.vmap(one_chain, (0, None)) if self.together else one_chain))
 
     def advance(self, steps: int) -> tuple[list[Any], dict, dict]:
         """The states some steps later, and the draws and fields on the way, each [chains, draws, ...]."""

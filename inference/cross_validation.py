@@ -13,13 +13,14 @@ from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 
+from .border import check_seed, in_order
 from .labels import codes_of
 from .prediction import Prediction
 from .selection import error
 
 
 def cross_predict(
-    engine: Callable, story: Callable, corpus: Corpus, y: Any, *, folds: int = 5, seed: int = 0,
+    engine: Callable, story: str | Callable, corpus: Corpus, y: Any, *, folds: int = 5, seed: int = 0,
     predict: Mapping[str, Any] | None = None, **settings: Any,
 ) -> Any:  # fmt: skip
     """Fit a story so many times, each time without one of ``folds`` parts of the documents, and predict that part.
@@ -34,8 +35,10 @@ def cross_predict(
     Returns a :class:`Prediction` of all documents in their order, or a dict of them where the story has several responses.
     Given to ``fit.predict(new, calibrate=(prediction, y))`` it makes intervals hold what they promise.
     """
+    check_seed(seed)
     if not 2 <= folds <= len(corpus):
         raise ValueError(f"folds is {folds!r}; give a whole number from 2 to the number of documents, {len(corpus)}.")
+    y = in_order(corpus, y)
     parts = np.array_split(np.random.default_rng(seed).permutation(len(corpus)), folds)
     found = []
     for left_out in parts:
@@ -50,7 +53,7 @@ def cross_predict(
 
 
 def grid_search(
-    engine: Callable, story: Callable, corpus: Corpus, y: Any, grid: Mapping[str, Sequence], *, folds: int = 5,
+    engine: Callable, story: str | Callable, corpus: Corpus, y: Any, grid: Mapping[str, Sequence], *, folds: int = 5,
     seed: int = 0, predict: Mapping[str, Any] | None = None, progress_bar: bool = True, **settings: Any,
 ) -> pd.DataFrame:  # fmt: skip
     """Errors of all combinations of some settings, by cross-validation, the best first.

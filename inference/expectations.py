@@ -16,8 +16,8 @@ import numpyro.distributions as dist
 from scipy.special import digamma, gammaln, polygamma
 
 from topiczoo.corpora.layouts import documents
-from topiczoo.models.distributions import NormalJeffreys
 
+from .advice import unserved
 from .reading import Reading
 from .running import Answer, run, unwrapped
 
@@ -55,9 +55,7 @@ class Marginals:
 
 def refuse(reading: Reading, site: str, why: str) -> NoReturn:
     """Say which site stands in the way, and what would work."""
-    improper = any(isinstance(latent.prior, NormalJeffreys) for latent in reading.latent.values())
-    mend = "edit the story, or give proper priors and use svi or nuts" if improper else "use gibbs or svi"
-    raise ValueError(f"vem cannot serve the site {site!r} of the story {reading.story.name!r}: {why}; {mend}.")
+    raise unserved(reading, ["vem"], f"vem cannot serve the site {site!r} of the story {reading.story.name!r}: {why}")
 
 
 def coefficients_site(reading: Reading, response: str) -> str:

@@ -12,6 +12,7 @@ import pandas as pd
 
 from topiczoo.corpora import Corpus
 
+from .border import check_counts
 from .running import Story
 
 if TYPE_CHECKING:
@@ -144,6 +145,7 @@ class Fit:
         Columns: topic, rank, term, probability, and for a coefficient ``<site>``, ``<site>_low``, ``<site>_high`` (90%);
         for one with several outputs its means, ``<site>[<output>]``.
         """
+        check_counts(n=n)
         beta = self.topic_terms(chain)
         n = min(n, beta.shape[1])
         leading = np.argsort(-beta, axis=1, kind="stable")[:, :n]
@@ -197,6 +199,7 @@ class Fit:
         Columns: topic and label as far as the site has them, rank, term, deviation. A component that raises fewer terms has
         fewer rows.
         """
+        check_counts(n=n)
         value = self.mean(site, chain=chain)
         dims = self.story.dims[site]
         if dims[-1] != "term":

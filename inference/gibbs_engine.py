@@ -16,10 +16,11 @@ from numpyro.primitives import Messenger
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 
+from .advice import unserved
 from .assignments import Assigned
 from .augmented_block import AugmentedBlock
 from .blocks import Block, DirichletBlock, GaussianBlock, LabelBlock, ScaleBlock, few
-from .border import check_counts, refuse_improper
+from .border import check_counts, check_seed, refuse_improper
 from .chains import Schedule, chunk_size, run_chains
 from .fit import Fit
 from .reading import BETA, THETA, Reading, read
@@ -33,7 +34,7 @@ CHUNK_TOKENS = 3_000_000  # token updates between two looks at a chain: about a 
 
 
 def gibbs(
-    story: Callable, corpus: Corpus, y: Any = None, *, seed: int = 0, num_warmup: int = 300, num_samples: int = 300,
+    story: str | Callable, corpus: Corpus, y: Any = None, *, seed: int = 0, num_warmup: int = 300, num_samples: int = 300,
     num_chains: int = 2, thinning: int = 1, keep: Sequence[str] | None = None, collapse: str = "proportions",
     progress_bar: bool = True, **arguments: Any,
 ) -> Fit:  # fmt: skip
@@ -42,7 +43,7 @@ def gibbs(
     Parameters
     ----------
     story
-        A generative story, ``story(corpus, y=None, *, ...)``.
+        A generative story, ``story(corpus, y=None, *, ...)``, or the name of one of the zoo.
     corpus, y
         Documents, and their responses where the story has them; NaN marks an unlabelled document.
     num_warmup, num_samples, num_chains, thinning
@@ -63,9 +64,10 @@ def gibbs(
     served which site); every other continuous site is drawn by NUTS given the rest. Topics above a response are proposed by
     the words' part of their conditional and accepted by the response's.
     """
+    check_seed(seed)
+    check_counts(num_warmup=num_warmup, num_samples=num_samples, num_chains=num_chains, thinning=thinning)
     reading = read(story, corpus, y, arguments)
     refuse_improper(reading, "gibbs")
-    check_counts(num_warmup=num_warmup, num_samples=num_samples, num_chains=num_chains, thinning=thinning)
     large = _large_sites(reading, num_samples // thinning * num_chains, keep)
     data = documents(corpus, pairs=not reading.has_words, blocks=reading.has_words), _on_device(reading.y)
     plan = choose_blocks(reading, draw_theta=reading.theta not in large, collapse=collapse)
@@ -216,9 +218,10 @@ class Plan:
 def choose_blocks(reading: Reading, *, draw_theta: bool = True, collapse: str = "proportions") -> Plan:
     """Find for every latent site the best block that serves it exactly."""
     if reading.has_words and reading.has_labels:
-        raise ValueError(
-            f"gibbs draws topics that all documents share, and in the story {reading.story.name!r} each label has its own; "
-            "use vem, svi or nuts."
+        raise unserved(
+            reading,
+            ["gibbs"],
+            f"gibbs draws topics that all documents share, and in the story {reading.story.name!r} each label has its own",
         )
     small = few(reading)
     continuous = [name for name, site in reading.latent.items() if not site.discrete]
@@ -226,9 +229,11 @@ def choose_blocks(reading: Reading, *, draw_theta: bool = True, collapse: str = 
     last: list[Block] = []
     for name in discrete:
         if not LabelBlock.recognise(reading, name) or reading.has_words:
-            raise ValueError(
-                f"Nobody owns the discrete site {name!r} of the story {reading.story.name!r}: only draw_words and one "
-                "discrete value a document are served; sum it out of the story by hand."
+            raise unserved(
+                reading,
+                ["gibbs"],
+                f"Nobody owns the discrete site {name!r} of the story {reading.story.name!r}: gibbs serves draw_words or "
+                "one discrete value a document, not both",
             )
         last.append(LabelBlock(None, reading, [name]))
     if reading.has_words:

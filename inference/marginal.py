@@ -33,6 +33,7 @@ from numpyro.primitives import Messenger
 
 from topiczoo.models.vocabulary import Zbar
 
+from .advice import unserved
 from .reading import ZBAR, Reading
 from .running import Answer, log_prob, run
 from .small_matrices import cholesky
@@ -138,10 +139,11 @@ class Marginal:
             site = reading.latent[name]
             alone = site.document_axis == -1 and len(site.shape) == 1 and site.fn.has_enumerate_support
             if reading.has_words or not alone:
-                raise ValueError(
+                raise unserved(
+                    reading,
+                    ["nuts", "svi"],
                     f"The site {name!r} of the story {story!r} is discrete and cannot be summed out: only the words' "
-                    "topics can be, or, in a story without draw_words, one value a document from a finite set; sum "
-                    "it out of the story by hand."
+                    "topics can be, or, in a story without draw_words, one value a document from a finite set",
                 )
         for name in self.deferred:
             if reading.density_axis[name] is None:
@@ -152,9 +154,11 @@ class Marginal:
         if not reading.below:
             return
         if not reading.linear:
-            raise ValueError(
-                f"The story {story!r} uses zbar other than through zbar @ eta, so its topics cannot be summed out; "
-                "use gibbs."
+            raise unserved(
+                reading,
+                ["nuts", "svi"],
+                f"The story {story!r} uses zbar other than through zbar @ eta, so its topics cannot be summed out",
+                "write its response with zbar @ eta",
             )
         if any(len(shape) > 1 for shape in reading.predictor_shapes):
             raise ValueError(f"The story {story!r} has zbar @ eta with an eta of three axes; give [K] or [K, C].")

@@ -12,7 +12,7 @@ from numpyro.infer import NUTS
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 
-from .border import check_counts, refuse_improper
+from .border import check_counts, check_numbers, check_seed, refuse_improper
 from .chains import Schedule, chunk_size, run_chains
 from .marginal import Marginal
 from .reading import read
@@ -33,7 +33,7 @@ STATISTICS = {  # ArviZ's name: field of NumPyro's state
 
 
 def nuts(
-    story: Callable, corpus: Corpus, y: Any = None, *, seed: int = 0, num_warmup: int = 500, num_samples: int = 500,
+    story: str | Callable, corpus: Corpus, y: Any = None, *, seed: int = 0, num_warmup: int = 500, num_samples: int = 500,
     num_chains: int = 2, thinning: int = 1, progress_bar: bool = True, target_accept_prob: float = 0.9,
     max_tree_depth: int = 10, **arguments: Any,
 ) -> Fit:  # fmt: skip
@@ -46,7 +46,7 @@ def nuts(
     Parameters
     ----------
     story
-        A generative story, ``story(corpus, y=None, *, ...)``.
+        A generative story, ``story(corpus, y=None, *, ...)``, or the name of one of the zoo.
     corpus, y
         Documents, and their responses where the story has them; NaN marks an unlabelled document.
     num_warmup, num_samples, num_chains, thinning
@@ -58,7 +58,10 @@ def nuts(
     """
     from .fit import Fit
 
+    check_seed(seed)
     check_counts(num_warmup=num_warmup, num_samples=num_samples, num_chains=num_chains, thinning=thinning)
+    check_counts(max_tree_depth=max_tree_depth)
+    check_numbers(most=1, target_accept_prob=target_accept_prob)
     reading = read(story, corpus, y, arguments)
     refuse_improper(reading, "nuts")
     model = Marginal(reading, nodes=NODES, average="density")

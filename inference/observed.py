@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -22,6 +23,9 @@ TAKES = {
     type(constraints.nonnegative_integer): "whole numbers from 0",
     INTERVAL: "whole numbers from 0 to {largest}",
 }
+REAL = (type(constraints.real), type(constraints.real_vector))
+FAR = 10  # spreads of what the priors expect
+STANDARD = 5.0  # nine in ten responses within it: that is a unit scale, or near one
 # what makes room for a larger number in a story that has the argument; classes are counted from 0
 ROOM = {
     dist.BinomialLogits: ("options", "options={{'total_count': {0:g}}}"),
@@ -74,7 +78,8 @@ def observed(reading: Reading) -> dict[str, Observed]:
                 largest = by_document(jnp.broadcast_to(fn.support.upper_bound, inside.shape), axis).min(1)
             value = jnp.moveaxis(value, axis - fn.event_dim, 0)
             seen[name] = value, by_document(inside | missing, axis).all(1), largest
-            supports[name] = {"support": type(fn.support), "discrete": getattr(fn.support, "is_discrete", False)}
+            support = getattr(fn.support, "base_constraint", fn.support)
+            supports[name] = {"support": type(support), "discrete": getattr(fn.support, "is_discrete", False)}
         return seen
 
     seen = jax.tree.map(
@@ -127,6 +132,61 @@ def check_variety(reading: Reading, seen: dict[str, Observed]) -> None:
                 )
         if issubclass(reading.family(site_name), dist.OrderedLogistic):
             _check_gaps(reading, name, np.unique(site.value[~np.isnan(site.value)]))
+
+
+def warn_of_scale(reading: Reading, seen: dict[str, Observed]) -> None:
+    """Say so where a real-valued response lies far from all that the story's priors expect of it.
+
+    One in about standard units is taken as it is: drawing from the priors is half a second of compiling.
+    """
+    parts = {name: site.value.reshape(len(site.value), -1) for name, site in seen.items() if site.support in REAL}
+    given = {name: np.nanquantile(part, [0.1, 0.5, 0.9], axis=0) for name, part in parts.items()}
+    given = {name: quantiles for name, quantiles in given.items() if np.abs(quantiles).max() > STANDARD}
+    if not given:
+        return
+    try:
+        expected = _prior_responses(reading, list(given))
+    except Exception:
+        return  # a story that does not run without y, or whose priors cannot be drawn from, expects nothing
+    for name, (low, middle, high) in given.items():
+        lower, centre, upper = np.quantile(expected[name], [0.1, 0.5, 0.9])
+        spread, reach = (high - low) / 2, FAR * (upper - lower) / 2
+        far = (np.abs(middle - centre) > reach) | (spread > reach)
+        if not far.any():
+            continue
+        column, axis = int(np.argmax(far)), "0" if seen[name].value.ndim > 1 else ""
+        y = f"y[{name!r}]" if isinstance(reading.y, dict) else "y"
+        centred, scale = f"{y} - {y}.mean({axis})", f"{y}.std({axis})"
+        if np.isnan(parts[name]).any():
+            gaps = f"{y}, {axis}" if axis else y
+            centred, scale = f"{y} - np.nanmean({gaps})", f"np.nanstd({gaps})"
+        warnings.warn(
+            f"{y} is {middle[column]:.4g}, give or take {spread[column]:.2g}, where the priors of the story "
+            f"{reading.story.name!r} expect {centre:.1g}, give or take {(upper - lower) / 2:.1g}; standardise it: "
+            f"{y} = ({centred}) / {scale}.",
+            stacklevel=4,
+        )
+
+
+def _prior_responses(reading: Reading, names: list[str], number: int = 100) -> dict[str, np.ndarray]:
+    """Responses of the few documents at draws from the priors."""
+    from .running import Answer, run, unwrapped
+
+    def corner(site: dict) -> jax.Array | None:
+        """A Dirichlet's draw is one of its corners: gammas are dear to compile, and responses spread the more."""
+        fn = site["fn"]
+        if not isinstance(unwrapped(fn), dist.Dirichlet):
+            return None
+        chosen = jax.random.categorical(site["kwargs"]["rng_key"], jnp.log(jnp.broadcast_to(fn.mean, fn.shape())))
+        return jax.nn.one_hot(chosen, fn.shape()[-1])
+
+    def one(key: jax.Array) -> dict[str, jax.Array]:
+        answer = Answer(lambda theta: theta)
+        trace = run(reading.story, reading.few_documents, None, {}, answer, key=key, prior=corner)
+        return {name: trace[name]["value"] for name in names}
+
+    keys = jax.random.split(jax.random.key(0), number)
+    return jax.tree.map(np.asarray, jax.jit(lambda keys: jax.lax.map(one, keys))(keys))
 
 
 def _check_gaps(reading: Reading, name: str, present: np.ndarray) -> None:

@@ -12,7 +12,7 @@ from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 
-from .border import numeric_response
+from .border import check_counts, check_draws, check_seed, in_order, numeric_response
 from .folding import Folding, responses
 from .labels import codes_of
 from .observed import check_support, observed
@@ -60,10 +60,12 @@ def pointwise(
 
     There are ``most_draws`` draws a chain at the most; :func:`draw_index` says which.
     """
-    if inner < 1:
-        raise ValueError(f"inner is {inner!r}; give a whole number of at least 1.")
+    check_seed(seed)
+    check_counts(inner=inner)
+    check_draws(most_draws, num_burn)
     if y is None:
         raise ValueError("y is missing; give the documents' responses, NaN for unlabelled ones.")
+    y = in_order(corpus, y)
     folding = Folding(fit, corpus, numeric_response(corpus, codes_of(fit.classes, y)))
     reading = folding.reading
     names = [name for name in responses(reading) if name in reading.observed]

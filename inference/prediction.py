@@ -17,6 +17,7 @@ from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Documents, documents
 
 from .blocks import LabelBlock
+from .border import check_draws, check_seed
 from .folding import Folding, responses
 from .intervals import Calibration, bounds, calibrated
 from .running import Answer, run, unwrapped
@@ -127,6 +128,8 @@ def predict(
 
     Returns a :class:`Prediction`, or a dict of them where the story has several responses.
     """
+    check_seed(seed)
+    check_draws(most_draws, num_burn)
     if rule not in RULES:
         raise ValueError(f"rule is {rule!r}; choose from {', '.join(map(repr, RULES))}.")
     folding = Folding(fit, corpus)
@@ -288,6 +291,8 @@ def transform(
 
     With several chains the first is used: topics of different chains are different topics.
     """
+    check_seed(seed)
+    check_draws(most_draws, num_burn)
     folding = Folding(fit, corpus, chains=[0])
     if (above := label_above(folding.reading, fit.sites)) is not None:
         classes = ClassPosterior(folding, above)

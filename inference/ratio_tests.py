@@ -25,9 +25,10 @@ from topiczoo.corpora.layouts import documents
 from .assignments import count
 from .augmented_block import AugmentedBlock
 from .blocks import Block
+from .border import check_counts, check_seed
 from .gibbs_engine import Plan, choose_blocks
 from .reading import Reading, read
-from .running import log_prob, run
+from .running import log_prob, run, traced
 from .sweep import concentration
 from .topic_blocks import CollapsedBlock, TopicBlock
 
@@ -35,7 +36,7 @@ TOLERANCE = 2e-3  # of float32 sums of some hundred terms
 
 
 def check(
-    story: Callable, corpus: Corpus, y: Any = None, *, seed: int = 0, num_documents: int = 4, num_tokens: int = 6,
+    story: str | Callable, corpus: Corpus, y: Any = None, *, seed: int = 0, num_documents: int = 4, num_tokens: int = 6,
     collapse: str = "proportions", **arguments: Any,
 ) -> pd.DataFrame:  # fmt: skip
     """Test every block that the Gibbs engine would use on a story against the story's own log-density.
@@ -43,6 +44,8 @@ def check(
     The test runs on a few documents cut to a few words. Returns one row a block: what served which sites, the number of
     comparisons, the largest error in log-density, and whether the block passes.
     """
+    check_seed(seed)
+    check_counts(num_documents=num_documents, num_tokens=num_tokens)
     whole = read(story, corpus, y, arguments)
     rows = np.linspace(0, len(corpus) - 1, min(num_documents, len(corpus))).astype(int)
     few = _shortened(corpus[rows], num_tokens)
@@ -186,6 +189,7 @@ class _Tester:
         transforms = {site: biject_to(self.reading.latent[site].fn.support) for site in sites}
 
         @jax.jit
+        @traced
         def both(values: dict) -> tuple[jax.Array, jax.Array]:
             given = {name: value for name, value in self._blocked(values).items() if name not in sites}
             free = {site: transform.inv(values[site]) for site, transform in transforms.items()}

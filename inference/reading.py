@@ -7,7 +7,7 @@ see which density reads which site.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -22,10 +22,13 @@ from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Documents, documents
 from topiczoo.models.arguments import BadArgument
 
+from .border import check_corpus, check_covariates, check_response, in_order, refuse_too_large
+from .faults import why_not
 from .labels import CLASSES, labels_as_codes, warn_of_order
+from .parameters import check_parameters, parameters
 from .running import Answer, Story, Values, log_prob, run, unwrapped
 
-ZBAR, THETA, BETA, LABEL = "~zbar", "~theta", "~beta", "~label"  # names no site can have
+ZBAR, THETA, BETA, LABEL, PARAMETERS = "~zbar", "~theta", "~beta", "~label", "~parameters"  # names no site can have
 
 
 @dataclass(frozen=True)
@@ -74,11 +77,17 @@ class Reading:
         self.observed = tuple(name for name, (site, _, _) in second.items() if site["is_observed"])
         self.density_axis = {name: _changed_axis(first[name][2], shape) for name, (_, _, shape) in second.items()}
         self._families = {name: _family(site["fn"]) for name, (site, _, _) in second.items()}
+        refuse_too_large(self)
+        # parameters of the sites and the constraints on them; those of latent sites are taken out by _parents
+        self.fixed = {
+            name: {parameter: constraint for parameter, (_, constraint) in parameters(site["fn"]).items()}
+            for name, (site, _, _) in second.items()
+        }
         self.parents = self._parents()
         story.dims = self._dims(second)
         if not predicting:
             self._refuse_absent_response()
-            _ = self.few_values  # now, not for the first time while something is compiled
+            check_parameters(self)  # makes few_values now, not for the first time while something is compiled
             if story.unlabelled and y is not None:
                 self._refuse_missing_above()
 
@@ -113,10 +122,7 @@ class Reading:
         except BadArgument:
             raise
         except Exception as error:
-            raise ValueError(
-                f"The story {self.story.name!r} does not run on a slice of {n} documents ({error}); numbers that belong "
-                "to documents must come in y or in corpus.covariates."
-            ) from error
+            raise why_not(error, self.story, self.corpus, self.y, n) from error
         if answer.calls > 1:
             raise ValueError(f"The story {self.story.name!r} calls draw_words {answer.calls} times; call it once.")
         self.has_words = answer.calls == 1
@@ -157,17 +163,31 @@ class Reading:
             for name, site in self.latent.items()
         }
 
-    @cached_property
-    def few_values(self) -> dict[str, jax.Array]:
-        """Some feasible value of every latent site on the few documents."""
+    @staticmethod
+    def _given(fn: Any, names: Iterable[str]) -> dict[str, jax.Array]:
+        given = parameters(fn)
+        return {name: jnp.asarray(given[name][0]) for name in names}
 
+    @cached_property
+    def _few(self) -> tuple[dict[str, jax.Array], dict[str, dict[str, jax.Array]]]:
         @jax.jit
-        def draw(few: Any) -> dict[str, jax.Array]:
+        def draw(few: Any) -> tuple[dict, dict]:
             few_documents, few_y = few
             trace = run(self.story, few_documents, few_y, {}, Answer(zbar=lambda theta: theta))
-            return {name: jnp.asarray(trace[name]["value"]) for name in self.latent}
+            values = {name: jnp.asarray(trace[name]["value"]) for name in self.latent}
+            return values, {name: self._given(trace[name]["fn"], names) for name, names in self.fixed.items()}
 
         return draw(self._slices[3])
+
+    @property
+    def few_values(self) -> dict[str, jax.Array]:
+        """Some feasible value of every latent site on the few documents."""
+        return self._few[0]
+
+    @property
+    def fixed_values(self) -> dict[str, dict[str, jax.Array]]:
+        """Parameters of sites that no latent site enters, on the few documents."""
+        return self._few[1]
 
     def _parents(self) -> dict[str, frozenset[str]]:
         """For each site the latent sites its density reads, itself included; ZBAR stands for the words' topics."""
@@ -176,7 +196,9 @@ class Reading:
             zbar = values.pop(ZBAR, None)
             answer = Answer(zbar)
             trace = run(self.story, *self._slices[3], values, answer)
-            out = {name: log_prob(site) for name, site in trace.items() if site["type"] == "sample"}
+            sites = {name: site for name, site in trace.items() if site["type"] == "sample"}
+            out: dict[str, Any] = {name: log_prob(site) for name, site in sites.items()}
+            out[PARAMETERS] = {name: self._given(site["fn"], self.fixed[name]) for name, site in sites.items()}
             out.update({name: site["value"] for name, site in trace.items() if site["type"] == "deterministic"})
             if answer.calls:
                 out[THETA], out[BETA] = answer.theta, answer.beta
@@ -187,7 +209,13 @@ class Reading:
         values = {name: jnp.zeros(site.shape, int if site.discrete else float) for name, site in self.latent.items()}
         if self.has_words:
             values[ZBAR] = jnp.zeros((3, self.num_topics))
-        return eval_provenance(densities, **values)
+        read = eval_provenance(densities, **values)
+        above = read.pop(PARAMETERS)
+        self.fixed = {
+            site: {name: what for name, what in given.items() if not above[site][name]}
+            for site, given in self.fixed.items()
+        }
+        return read
 
     def _refuse_absent_response(self) -> None:
         for name in self.below:
@@ -303,19 +331,19 @@ def _changed_axis(small: tuple[int, ...], large: tuple[int, ...]) -> int | None:
 
 
 def read(
-    function: Callable, corpus: Corpus, y: Any, arguments: Mapping[str, Any], *, latent_classes: bool = False
+    function: str | Callable, corpus: Corpus, y: Any, arguments: Mapping[str, Any], *, latent_classes: bool = False
 ) -> Reading:
     """Check what the user gave and read the story.
 
     ``latent_classes``: a class above the words may be missing for some documents. It is then a latent site, and
     ``reading.known`` holds what is known of it.
     """
-    from .border import check_corpus, check_covariates, check_response
-    from .observed import check_support, check_variety, observed
+    from .observed import check_support, check_variety, observed, warn_of_scale
 
     story = Story(function, arguments)
     check_corpus(corpus)
     check_covariates(corpus, story.arguments.get("covariates", ()))
+    y = in_order(corpus, y)
     codes, story.classes = labels_as_codes(y)
     codes = check_response(story, corpus, codes)
     try:
@@ -340,4 +368,5 @@ def read(
     seen = observed(reading)
     check_support(reading, seen)
     check_variety(reading, seen)
+    warn_of_scale(reading, seen)
     return reading

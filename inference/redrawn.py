@@ -9,6 +9,7 @@ import numpy as np
 
 from topiczoo.corpora import Corpus
 
+from .border import check_draws, check_seed
 from .folding import Folding, known_words
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ def token_topics(
 
     Every draw has ``num_burn`` exact sweeps behind it. Words that the fit has not seen are left out.
     """
+    check_seed(seed)
+    check_draws(most_draws, num_burn)
     num_chains = next(iter(fit.global_draws(1).values())).shape[0]
     if not 0 <= chain < num_chains:
         raise ValueError(f"chain is {chain!r}; the fit has chains 0 to {num_chains - 1}.")

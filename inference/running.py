@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,16 +17,40 @@ from numpyro import handlers
 from numpyro.infer.initialization import init_to_uniform
 from numpyro.primitives import Messenger
 
+from topiczoo.models.catalogue import as_story
 from topiczoo.models.vocabulary import Zbar
 
 Values = Mapping[str, Any]
+TRACING = threading.RLock()  # NumPyro's stack of handlers is one for all threads: hold this while a story is traced
+_traced_in: int | None = None  # the process that has traced a story, and so used JAX
+
+
+def traced(function: Callable) -> Callable:
+    """A function for ``jax.jit`` under whose handlers a story runs: one thread at a time traces, all may run it."""
+
+    @functools.wraps(function)
+    def alone(*arguments: Any, **named: Any) -> Any:
+        with TRACING:
+            return function(*arguments, **named)
+
+    return alone
+
+
+def refuse_forked() -> None:
+    """JAX has threads, and a forked process has none of them: it would wait for them for ever."""
+    if _traced_in not in (None, os.getpid()):
+        raise RuntimeError(
+            "This process was forked from one that had used JAX, whose threads it does not have; start it with "
+            "multiprocessing.get_context('spawn')."
+        )
 
 
 class Story:
     """A story with its keyword arguments bound: ``story(documents, y)``. Missing responses (NaN) are masked."""
 
-    def __init__(self, function: Callable, arguments: Mapping[str, Any]) -> None:
-        self.function = function
+    def __init__(self, function: str | Callable, arguments: Mapping[str, Any]) -> None:
+        refuse_forked()
+        self.function = function = as_story(function)
         self.arguments = dict(arguments)
         self.name = getattr(function, "__name__", type(function).__name__)
         parameters = inspect.signature(function).parameters
@@ -36,8 +63,10 @@ class Story:
             p = parameters[name]
             if name not in arguments and p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL):
                 raise TypeError(f"{name!r} is missing, and the story {self.name!r} needs it; give it as {name}=... .")
-        topics = arguments.get("num_topics")
-        if topics is not None and not (isinstance(topics, int | np.integer) and topics >= 1):
+        default = parameters["num_topics"].default if "num_topics" in parameters else None
+        topics = arguments.get("num_topics", default)
+        whole = isinstance(topics, int | np.integer) and not isinstance(topics, bool)
+        if topics is not default and not (whole and topics >= 1):
             raise ValueError(f"num_topics is {topics!r}; give a whole number of at least 1.")
         self.takes_y = "y" in parameters
         self.unlabelled = True  # whether responses may be NaN; masks cost time, so it is set once they are known
@@ -117,20 +146,27 @@ class Answer(Messenger):
 
 def run(
     story: Callable, corpus: Any, y: Any, values: Values, answer: Messenger | None = None,
-    *, key: Any = None, prior: bool = False,
+    *, key: Any = None, prior: bool | Callable[[dict], Any] = False,
 ) -> dict:  # fmt: skip
     """Trace the story with the given values, hidden from whatever handlers are active around it.
 
-    A site without a value gets a feasible one, or with ``prior`` a draw from its distribution.
+    A site without a value gets a feasible one, or with ``prior`` a draw from its distribution; a function in its place
+    may give another value, or None to leave it at the draw.
     """
 
     def value(site: dict) -> Any:
         if site["name"] in values:
             return values[site["name"]]
-        return None if prior or site["type"] != "sample" or site["is_observed"] else init_to_uniform(site, radius=1.0)
+        if site["type"] != "sample" or site["is_observed"]:
+            return None
+        if callable(prior):
+            return prior(site)
+        return None if prior else init_to_uniform(site, radius=1.0)
 
+    global _traced_in
+    _traced_in = os.getpid()
     seeded = handlers.seed(rng_seed=jax.random.key(0) if key is None else key)
-    with handlers.block(), handlers.trace() as trace, handlers.substitute(substitute_fn=value), seeded:
+    with TRACING, handlers.block(), handlers.trace() as trace, handlers.substitute(substitute_fn=value), seeded:
         with answer or Messenger():
             story(corpus, y)
     return trace

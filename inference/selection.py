@@ -19,6 +19,7 @@ import pandas as pd
 
 from topiczoo.corpora import Corpus
 
+from .border import check_seed
 from .folding import Folding
 from .labels import codes_of
 from .prediction import LEAST_RESPONSES, Prediction, as_prediction, plug_in, plug_in_topics
@@ -82,6 +83,7 @@ class Selection:
 
         A :class:`Prediction`, or a dict of them where the story has several responses.
         """
+        check_seed(seed)
         found = self._predictor(corpus, repeats=LEAST_RESPONSES, seed=seed)(self.coefficients)
         return found if len(found) > 1 else next(iter(found.values()))
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpyro.infer import Gibbs
 from numpyro.infer.gibbs import GIBBS_SITES_KWARG
 
+from .running import traced
 from .sharding import WORKERS, by_threads
 from .sweep import Given, Swept, given, sweep_shards
 from .topic_blocks import TopicBlock
@@ -33,19 +34,17 @@ class SplitGibbs:
         """A function from a chain's state to its state so many steps later, the draws and the fields of its states."""
         corpus, _ = data
         topics: TopicBlock = self.kernel._kernels[-1]
-        draw_others = jax.jit(self._draw_others).lower(state, data).compile()
-        _, told = jax.eval_shape(self._draw_others, state, data)
-        sweep = jax.jit(
+        draw_others, (_, told) = _compiled(self._draw_others, state, data)
+        part = np.int32(0), np.int32(0)
+        shards, swept = _compiled(
             lambda between, told, z, blocks: sweep_shards(
                 topics.reading, topics.collapsed, topics.supervised, told, z, blocks, between
-            )
+            ),
+            part, told, state.z["z"], corpus.blocks,
+        )  # fmt: skip
+        finish, _ = _compiled(
+            lambda state, swept, data: self._finish(state, swept, data, unstored, fields), state, swept, data
         )
-        z = state.z["z"]
-        part = np.int32(0), np.int32(0)
-        shards = sweep.lower(part, told, z, corpus.blocks).compile()
-        swept = jax.eval_shape(sweep, part, told, z, corpus.blocks)
-        finish = jax.jit(lambda state, swept, data: self._finish(state, swept, data, unstored, fields))
-        finish = finish.lower(state, swept, data).compile()
 
         def run(state: Any, data: tuple) -> tuple[Any, dict, dict]:
             blocks = data[0].blocks
@@ -91,6 +90,12 @@ class SplitGibbs:
         sites = self.kernel.postprocess_fn(data, {})(state.z)
         kept = {name: value for name, value in sites.items() if name not in unstored}
         return state, kept, {name: reduce(_part, name.split("."), state) for name in fields}
+
+
+def _compiled(function: Callable, *arguments: Any) -> tuple[Callable, Any]:
+    """A function compiled for such arguments, and the shapes of what it gives."""
+    lowered = jax.jit(traced(function)).lower(*arguments)
+    return lowered.compile(), lowered.out_info
 
 
 def _held(kernel: Any) -> Any:

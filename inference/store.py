@@ -121,7 +121,7 @@ def _encoding(tree: xr.DataTree) -> dict[str, dict]:
     }
 
 
-def load(path: str | Path, story: Callable | None = None, **arguments: Any) -> Fit:
+def load(path: str | Path, story: str | Callable | None = None, **arguments: Any) -> Fit:
     """Read a fit written by ``Fit.save``.
 
     The story is found again by its module and name; a story written in a notebook or script must be given, and so must

@@ -23,10 +23,11 @@ from tqdm.auto import tqdm
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Documents, Pairs, documents
 
-from .border import check_counts, refuse_improper
+from .border import check_counts, check_numbers, check_seed, refuse_improper
 from .guides import Guide, PathwiseDirichlet
 from .marginal import Marginal
 from .reading import Reading, read
+from .running import TRACING, traced
 
 if TYPE_CHECKING:
     from .fit import Fit
@@ -39,7 +40,7 @@ LOOK = 50  # steps between two looks at the loss
 
 
 def svi(
-    story: Callable, corpus: Corpus, y: Any = None, *, seed: int = 0, num_steps: int = 2000,
+    story: str | Callable, corpus: Corpus, y: Any = None, *, seed: int = 0, num_steps: int = 2000,
     batch_size: int | None = None, guide: str = "mean_field", learning_rate: float = 0.05, num_draws: int = 500,
     progress_bar: bool = True, **arguments: Any,
 ) -> Fit:  # fmt: skip
@@ -48,7 +49,7 @@ def svi(
     Parameters
     ----------
     story
-        A generative story, ``story(corpus, y=None, *, ...)``.
+        A generative story, ``story(corpus, y=None, *, ...)``, or the name of one of the zoo.
     corpus, y
         Documents, and their responses where the story has them; NaN marks an unlabelled document.
     num_steps, batch_size
@@ -69,9 +70,9 @@ def svi(
     """
     from .fit import Fit
 
+    check_seed(seed)
     check_counts(num_steps=num_steps, num_draws=num_draws)
-    if not learning_rate > 0:
-        raise ValueError(f"learning_rate is {learning_rate!r}; give a positive number, e.g. 0.05.")
+    check_numbers(learning_rate=learning_rate)
     if batch_size is not None:
         check_counts(batch_size=batch_size)
         if batch_size > len(corpus):
@@ -182,8 +183,8 @@ class _Fitting:
         """Take the steps; returns the losses, and whether Ctrl-C ended them early."""
         batches = self.batches.random(np.random.default_rng(self.seed))
         batch = next(batches)
-        self.state = jax.jit(self.svi.init)(jax.random.key(self.seed), *batch)
-        update = jax.jit(self.svi.update, donate_argnums=0)
+        self.state = jax.jit(traced(self.svi.init))(jax.random.key(self.seed), *batch)
+        update = jax.jit(traced(self.svi.update), donate_argnums=0)
         losses: list[Any] = []
         with tqdm(total=num_steps, disable=not progress_bar, unit="step") as bar:
             try:
@@ -246,6 +247,7 @@ class _Fitting:
         everything = self.batches.take(np.arange(len(self.reading.corpus)))[:2]
 
         @jax.jit
+        @traced
         def of_globals(data: tuple, q: dict) -> jax.Array:
             thetas = [
                 {
@@ -270,6 +272,7 @@ class _Fitting:
         documents_, y, places = self.batches.take(rows)
 
         @jax.jit
+        @traced
         def of_documents(data: tuple[Documents, Any], parameters: dict) -> jax.Array:
             with handlers.substitute(data=parameters):
                 of_rows = {name: self.guide.site(name, data[0], places) for name in local}
@@ -291,6 +294,7 @@ class _Fitting:
         """q of a site for the whole corpus."""
 
         @jax.jit
+        @traced
         def network(documents: Documents, parameters: dict) -> Any:
             with handlers.substitute(data=parameters):
                 return self.guide.site(name, documents, None).concentration
@@ -298,7 +302,7 @@ class _Fitting:
         if name == self.guide.amortised:
             parts = [network(part, parameters) for part, _, _ in self.batches.in_order()]
             return PathwiseDirichlet(jnp.concatenate(parts))
-        with handlers.substitute(data=parameters):
+        with TRACING, handlers.substitute(data=parameters):
             return self.guide.site(name, None, None)
 
 

@@ -32,7 +32,7 @@ from .guides import Guide
 from .marginal import Marginal
 from .nuts_engine import NODES
 from .reading import Reading
-from .running import Story, run
+from .running import Story, run, traced
 from .svi_engine import NODES as SVI_NODES
 from .svi_engine import learning_rates
 
@@ -65,7 +65,7 @@ class Trials:
     """
 
     def __init__(
-        self, story: Callable, corpus: Corpus, *, engine: str = "gibbs", collapse: str = "proportions",
+        self, story: str | Callable, corpus: Corpus, *, engine: str = "gibbs", collapse: str = "proportions",
         step_size: float = 0.5, num_steps: int = 2000, **arguments: Any,
     ) -> None:  # fmt: skip
         if engine not in ENGINES:
@@ -133,6 +133,7 @@ class Trials:
         y = None if not parts else next(iter(parts.values())) if len(parts) == 1 else parts
         return Simulated(drawn, terms, jax.tree.map(lambda leaf: leaf.astype(jnp.float32), y))
 
+    @traced
     def start(self, key: jax.Array, simulated: Simulated, num_warmup: int = 0, at_truth: bool = False) -> Any:
         """A chain's state on simulated data: at a start of the engine's own, or at the values that made the data."""
         data = self.documents(simulated.terms), simulated.y
@@ -141,9 +142,11 @@ class Trials:
             warnings.filterwarnings("ignore", message=".*already stores a value")
             return self.kernel.init(key, num_warmup, params, data, {})
 
+    @traced
     def step(self, state: Any, simulated: Simulated) -> Any:
         return self.kernel.sample(state, (self.documents(simulated.terms), simulated.y), {})
 
+    @traced
     def values(self, state: Any, simulated: Simulated) -> dict[str, jax.Array]:
         """The latent values of a state; topics of words as one number a token."""
         data = self.documents(simulated.terms), simulated.y

@@ -34,6 +34,7 @@ from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 
+from .border import check_counts, check_numbers, check_seed
 from .expectations import Marginals, Settings
 from .expectations_additive import Bags, has_sparse_prior
 from .expectations_enumerated import Enumerated
@@ -64,7 +65,7 @@ class Form(Protocol):
 
 
 def vem(
-    story: Callable,
+    story: str | Callable,
     corpus: Corpus,
     y: Any = None,
     *,
@@ -91,8 +92,9 @@ def vem(
     Parameters
     ----------
     story, corpus, y, arguments
-        The story, its documents and responses (NaN: unlabelled), and the story's own keyword arguments. A class that
-        words are drawn from may be missing as well: it is then latent in these documents, and their words count.
+        The story or the name of one of the zoo, its documents and responses (NaN: unlabelled), and the story's own keyword
+        arguments. A class that words are drawn from may be missing as well: it is then latent in these documents, and
+        their words count.
     topics
         "dirichlet": topics have a variational Dirichlet posterior under the story's prior. "mle": topics are point
         estimates and their prior is left out, as in Blei & McAuliffe (2007).
@@ -135,18 +137,18 @@ def vem(
     _check_choice("order", order, ("parallel", "sequential"))
     _check_choice("expectation", expectation, ("sigma points", "delta"))
     _check_choice("slack", slack, ("n", "one"))
-    for name, value in (("num_iterations", num_iterations), ("e_iterations", e_iterations), ("num_draws", num_draws)):
-        if value < 1:
-            raise ValueError(f"{name} is {value!r}; give a whole number of at least 1.")
-    if start_variance is not None and not start_variance > 0:
-        raise ValueError(f"start_variance is {start_variance!r}; give a positive number, or None.")
+    check_seed(seed)
+    check_counts(num_iterations=num_iterations, e_iterations=e_iterations, num_draws=num_draws)
+    check_numbers(zero=True, tolerance=tolerance, e_tolerance=e_tolerance)
+    if start_variance is not None:
+        check_numbers(or_a=", or None", start_variance=start_variance)
     from .fit import Fit
 
     reading = read(story, corpus, y, arguments, latent_classes=True)
     settings = Settings(
         topics, point, estimate_alpha, e_tolerance, e_iterations, start, expectation, slack, guarded, start_variance
     )
-    form = _form(reading, settings, order)
+    form = form_of(reading, settings, order)
     rng = np.random.default_rng(seed)
     state, info = _ascend(form, form.start(rng), reading, num_iterations, tolerance, progress_bar)
     info["seed"] = seed
@@ -170,7 +172,8 @@ def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name} is {value!r}; choose from {', '.join(map(repr, choices))}.")
 
 
-def _form(reading: Reading, settings: Settings, order: str) -> Form:
+def form_of(reading: Reading, settings: Settings, order: str) -> Form:
+    """The form that serves a story."""
     if not reading.has_words:
         latent = reading.latent.values()
         if not any(site.discrete for site in latent) and any(has_sparse_prior(reading, site.name) for site in latent):

@@ -311,7 +311,7 @@ def test_an_edited_story_is_recognised_by_what_it_computes():
     fit = inference.vem(story, CORPUS[:30], make=lambda deviation: 7.0 + deviation, **settings)
     assert np.isfinite(fit.means["deviation"]).all()
     for refused, why in (
-        ({"make": lambda deviation: 2 * deviation}, "not a softmax of it plus what is fixed; use gibbs or svi"),
+        ({"make": lambda deviation: 2 * deviation}, "not a softmax of it plus what is fixed; use gibbs, nuts or svi"),
         (
             {"make": lambda deviation: 2 * deviation, "prior": NormalJeffreys()},
             "plus what is fixed; edit the story, or give proper priors and use svi or nuts",

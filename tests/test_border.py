@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import re
+
+import jax
+import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 import stories
 
-from topiczoo import inference, models
+from topiczoo import diagnostics, inference, models
 from topiczoo.corpora import Corpus
+from topiczoo.inference.advice import engines_that_take
+from topiczoo.inference.border import check_seed
+from topiczoo.inference.reading import read
+from topiczoo.inference.running import Story
 
 CORPUS, Y = stories.small()
+ENGINES = ("gibbs", "nuts", "svi", "vem")
 FEW = {"num_warmup": 2, "num_samples": 2, "num_chains": 1, "progress_bar": False}
 
 
@@ -19,7 +30,56 @@ def with_value(value, row=3):
     return y
 
 
+def on_numpy(corpus, *, num_topics=2):
+    beta = stories.topics(corpus, num_topics)
+    models.draw_words(corpus, stories.proportions(corpus, num_topics), np.exp(beta))
+
+
+def fixed_scale(corpus, y=None, *, num_topics=2, spread=(1.0, 2.0), mean=-1.0):
+    beta, eta = stories.topics(corpus, num_topics), stories.coefficients(num_topics)
+    zbar = models.draw_words(corpus, stories.proportions(corpus, num_topics), beta)
+    with numpyro.plate("documents", corpus.num_documents):
+        numpyro.sample("y", dist.Normal(zbar @ eta + mean, jnp.asarray(spread)[1]).mask(True), obs=y)
+
+
+TWO = {"num_topics": 2}
+TAKES_NOT = ".* cannot have as the concentration of its Dirichlet; give a positive number"
 CASES = {
+    "alpha below 0": (models.lda, CORPUS, None, {**TWO, "alpha": -1}, ValueError, "^alpha is -1, .*'theta'" + TAKES_NOT),
+    "alpha infinite": (models.slda, CORPUS, Y, {**TWO, "alpha": np.inf}, ValueError, "^alpha is inf, .*'theta'" + TAKES_NOT),
+    "one alpha of 0": (
+        models.mixture, CORPUS, None, {**TWO, "alpha": np.array([0.1, 0.0])},
+        ValueError, "^alpha has 0 at place 1, .*'theta'",
+    ),
+    "alpha like shared": (
+        models.disclda, CORPUS, np.arange(12) % 2, {**TWO, "outputs": 2, "shared": 0, "alpha": np.array([0.1, 0])},
+        ValueError, "^alpha has 0 at place 1",
+    ),
+    "gamma NaN": (models.lda, CORPUS, None, {**TWO, "gamma": np.nan}, ValueError, "^gamma is nan, .*'beta'" + TAKES_NOT),
+    "scale below 0": (
+        fixed_scale, CORPUS, Y, {"spread": np.array([1.0, -1.0])},
+        ValueError, "^spread has -1 at place 1, which the site 'y' .* scale of its Normal; give a positive number",
+    ),
+    "alpha as text": (
+        models.lda, CORPUS, None, {**TWO, "alpha": "low"},
+        ValueError, "^alpha is 'low', and the story 'lda' does not run with it at line .*; give .* such as alpha=0.1",
+    ),
+    "several responses": (models.slda, CORPUS, {"a": Y, "b": Y}, TWO, ValueError, "^y is a dict of 'a', 'b'.*give an array"),
+    "NumPy on a tracer": (
+        on_numpy, CORPUS, None, {},
+        ValueError, "^The story 'on_numpy' reads a value that JAX only traces at line .*jax.numpy",
+    ),
+    "story that fails": (
+        lambda corpus: missing(corpus), CORPUS, None, {},  # noqa: F821
+        ValueError, "does not run at line .*NameError: name 'missing' is not defined.*; mend that line",
+    ),
+    "topics beyond memory": (
+        models.lda, CORPUS, None, {"num_topics": 10**9},
+        ValueError, r"site 'beta' .* the shape \(1000000000, 9\), 33.5 GiB, .*; give a smaller num_topics",
+    ),
+    "topics None": (models.lda, CORPUS, None, {"num_topics": None}, ValueError, "num_topics is None; give a whole number"),
+    "unknown story": ("slad", CORPUS, Y, TWO, ValueError, "^story is 'slad'; give a function .*: disclda, lda, .*sstm"),
+    "no story": (3, CORPUS, Y, TWO, ValueError, "^story is 3; give a function"),
     "not a corpus": (models.lda, np.ones((2, 3)), None, {}, TypeError, "corpus is a ndarray; make a Corpus"),
     "empty document": (
         models.lda, Corpus.from_counts(np.array([[1, 1], [0, 0]]), empty="keep"), None, {},
@@ -63,6 +123,109 @@ def test_one_clear_sentence(case):
     assert "\n" not in str(caught.value) and str(caught.value).endswith(".")
 
 
+BAD_SEEDS = ["7", None, 1.5, True, -1, 2**32]
+
+
+@pytest.fixture(scope="module")
+def fit():
+    """As an engine would make one."""
+    story = Story("slda", {"num_topics": 2})
+    return inference.Fit(story, CORPUS, {"beta": np.full((1, 1, 2, 9), 1 / 9)}, y=Y, engine="gibbs")
+
+
+def test_seeds_are_whole_numbers_everywhere(fit):
+    asked = [
+        *(lambda seed, run=run: run("lda", CORPUS, seed=seed) for run in map(inference.__dict__.get, ENGINES)),
+        lambda seed: inference.check("lda", CORPUS, seed=seed),
+        lambda seed: inference.cross_predict(inference.vem, "slda", CORPUS, Y, seed=seed),
+        lambda seed: inference.token_topics(fit, CORPUS, seed=seed),
+        lambda seed: inference.log_likelihood(fit, CORPUS, Y, seed=seed),
+        lambda seed: fit.predict(CORPUS, seed=seed),
+        lambda seed: fit.transform(CORPUS, seed=seed),
+        lambda seed: diagnostics.diagnose(fit, seed=seed),
+        lambda seed: diagnostics.report(fit, "nowhere.html", seed=seed),
+        lambda seed: diagnostics.perplexity(fit, CORPUS, seed=seed),
+        lambda seed: diagnostics.calibrate("lda", CORPUS, seed=seed),
+        lambda seed: diagnostics.geweke("lda", CORPUS, seed=seed),
+    ]
+    for ask in asked:
+        for seed in BAD_SEEDS:
+            with pytest.raises(ValueError, match=re.escape(f"seed is {seed!r}; give a whole number from 0 to")):
+                ask(seed)
+
+
+def test_seeds_of_numpy_and_stories_by_name():
+    check_seed(np.uint32(7))
+    by_name = inference.vem("lda", CORPUS, num_topics=2, num_iterations=1, seed=np.int64(1), progress_bar=False)
+    assert by_name.story.function is models.lda and by_name.story.name == "lda"
+
+
+@pytest.mark.parametrize(
+    ("engine", "argument", "value", "mend"),
+    [
+        ("nuts", "target_accept_prob", 2, "a number between 0 and 1"),
+        ("nuts", "max_tree_depth", 0, "a whole number of at least 1"),
+        ("svi", "learning_rate", "x", "a positive number"),
+        ("vem", "tolerance", -1, "a number of at least 0"),
+        ("vem", "e_tolerance", None, "a number of at least 0"),
+        ("vem", "num_iterations", "many", "a whole number of at least 1"),
+    ],
+)
+def test_engines_check_their_own_arguments(engine, argument, value, mend):
+    with pytest.raises(ValueError, match=f"^{argument} is {value!r}; give {mend}.$"):
+        getattr(inference, engine)(models.lda, CORPUS, **{argument: value})
+
+
+def test_counts_asked_of_a_fit(fit):
+    for ask in (fit.predict, fit.transform):
+        with pytest.raises(ValueError, match="most_draws is 0; give a whole number of at least 1"):
+            ask(CORPUS, most_draws=0)
+        with pytest.raises(ValueError, match="num_burn is -1; give a whole number of at least 0"):
+            ask(CORPUS, num_burn=-1)
+    with pytest.raises(ValueError, match="n is -1; give a whole number of at least 1"):
+        fit.topics(-1)
+
+
+def class_above(corpus, *, num_topics=2):
+    """A latent class says which topics a document may take: no engine sums out both."""
+    beta = stories.topics(corpus, num_topics)
+    with numpyro.plate("documents", corpus.num_documents):
+        kind = numpyro.sample("kind", dist.Categorical(jnp.full(2, 0.5)))
+        theta = numpyro.sample("theta", dist.Dirichlet(jnp.array([[1.0, 0.1], [0.1, 1.0]])[kind]))
+    models.draw_words(corpus, theta, beta)
+
+
+def time_slices(corpus, *, num_topics=2):
+    """Topics that move from one time to the next: served where beta may be computed and labels have topics."""
+    with numpyro.plate("times", 2, dim=-2), numpyro.plate("topics", num_topics, dim=-1):
+        moves = numpyro.sample("moves", dist.Normal(0, 1).expand([corpus.num_terms]).to_event(1))
+    beta = jax.nn.softmax(jnp.cumsum(moves, 0))
+    models.draw_words(corpus, stories.proportions(corpus, num_topics), beta, label=corpus.lengths > 9)
+
+
+NOBODY = "; no engine here serves it otherwise: sum it out of the story by hand.$"
+ADVICE = {
+    "gibbs, class": ("gibbs", class_above, "^Nobody owns the discrete site 'kind' .*" + NOBODY),
+    "svi, class": ("svi", class_above, "site 'kind' .* cannot be summed out: .*" + NOBODY),
+    "vem, class": ("vem", class_above, "vem cannot serve the site 'kind' .*" + NOBODY),
+    "gibbs, slices": ("gibbs", time_slices, "gibbs draws topics that all documents share, .*; use nuts or svi.$"),
+    "vem, slices": ("vem", time_slices, "vem cannot serve the site 'moves' .*; use nuts or svi.$"),
+}
+
+
+@pytest.mark.parametrize("case", ADVICE)
+def test_an_engine_names_only_engines_that_take_the_story(case):
+    engine, story, words = ADVICE[case]
+    with pytest.raises(ValueError, match=words):
+        getattr(inference, engine)(story, CORPUS)
+
+
+def test_the_engine_that_was_named_serves_the_story():
+    reading = read(time_slices, CORPUS, None, {})
+    assert engines_that_take(reading) == ["nuts", "svi"]
+    inference.svi(time_slices, CORPUS, num_steps=1, num_draws=1, progress_bar=False)
+
+
 def test_per_document_numbers_must_come_with_the_corpus():
     offset = np.arange(12.0)
 
@@ -75,7 +238,9 @@ def test_per_document_numbers_must_come_with_the_corpus():
         with stories.numpyro.plate("documents", corpus.num_documents):
             shifted(corpus, y)
 
-    with pytest.raises(ValueError, match=r"must come in y or in corpus\.covariates"):
+    with pytest.raises(
+        ValueError, match=r"does not run on a slice of 2 documents .*must come in y or in corpus\.covariates"
+    ):
         inference.gibbs(story, CORPUS, Y, **FEW)
 
 

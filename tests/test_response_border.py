@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import warnings
+
+import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -11,6 +15,8 @@ import stories
 
 from topiczoo import inference
 from topiczoo.corpora import Corpus
+from topiczoo.inference.border import in_order
+from topiczoo.inference.reading import read
 from topiczoo.models import draw_words, slda_glm
 
 COUNTS = stories.small()[0].counts
@@ -145,8 +151,6 @@ def test_more_outputs_than_classes_and_constant_totals_are_fine():
         with numpyro.plate("documents", corpus.num_documents):
             numpyro.sample("hits", dist.Binomial(total, logits=zbar @ eta), obs=hits)
 
-    from topiczoo.inference.reading import read
-
     assert read(slda_glm, CORPUS, THREE, {"response": "softmax", "outputs": 5}).observed == ("y",)
     y = {"hits": THREE, "total": np.full(12, 10.0)}
     assert read(story, CORPUS, y, {}).observed == ("hits",)
@@ -156,6 +160,99 @@ def test_more_outputs_than_classes_and_constant_totals_are_fine():
         read(story, CORPUS, {**y, "hits": np.ones(12)}, {})
     with pytest.raises(ValueError, match=r"y\['hits'\] is not numeric .*; labels are for one response"):
         read(story, CORPUS, {**y, "hits": LABELS}, {})
+
+
+DATES = np.datetime64("2024-01-01") + np.arange(12)
+NO_NUMBERS = {
+    "dates": (DATES, "^y holds dates; give numbers, e.g. days since the first.$"),
+    "dates of pandas": (pd.Series(DATES).dt.tz_localize("UTC"), "^y holds dates;"),
+    "durations": (DATES - DATES[0], "^y holds durations; give numbers"),
+    "complex": (THREE + 1j, "^y holds complex numbers; give real ones"),
+    "dates in a column": (pd.DataFrame({"a": THREE, "b": DATES}), "^y holds dates;"),
+}
+
+
+@pytest.mark.parametrize("case", NO_NUMBERS)
+def test_dates_and_complex_numbers_are_no_responses(case):
+    y, words = NO_NUMBERS[case]
+    with pytest.raises(ValueError, match=words):
+        read(slda_glm, CORPUS, y, {})
+
+
+def test_an_index_of_names_is_the_order_of_the_documents():
+    named = Corpus.from_counts(COUNTS, names=[f"review {i}" for i in range(12)])
+    y, shuffled = pd.Series(np.arange(12.0), named.names), np.random.default_rng(0).permutation(12)
+    np.testing.assert_array_equal(in_order(named, y.iloc[shuffled]), y)
+    np.testing.assert_array_equal(in_order(named, {"a": y.iloc[shuffled].to_frame()})["a"][0], y)
+    np.testing.assert_array_equal(read(two_columns, named, pd.DataFrame({0: y, 1: y}).iloc[shuffled], {}).y[:, 0], y)
+    with pytest.raises(ValueError, match=r"^y has 'review 12' in its index, .*; give .*, or y.to_numpy\(\) for rows"):
+        in_order(named, y.rename({"review 3": "review 12"}))
+    with pytest.raises(ValueError, match=r"^y has 'review 12' in its index"):
+        read(slda_glm, named, y.rename({"review 3": "review 12"}), {})
+
+
+def test_row_numbers_and_other_names_are_taken_row_by_row():
+    shuffled = np.random.default_rng(0).permutation(12)
+    filtered = pd.Series(THREE, 2 * np.arange(12))  # of a frame, some of whose rows were left out
+    of_shuffled = pd.Series(THREE, shuffled)  # of a frame that was shuffled before its texts were read
+    of_others = pd.Series(THREE, [f"user {i}" for i in range(12)])
+    named = Corpus.from_counts(COUNTS, names=[f"review {i}" for i in range(12)])
+    for corpus, y in (
+        (CORPUS, filtered),
+        (CORPUS, of_shuffled),
+        (CORPUS, of_others),
+        (named, of_others),
+        (named, filtered),
+    ):
+        assert in_order(corpus, y) is y
+    part = CORPUS[
+        shuffled[:6]
+    ]  # its documents are named by their old numbers, which a series may have in another order
+    y = pd.Series(THREE, np.arange(12)).iloc[np.sort(shuffled[:6])]
+    np.testing.assert_array_equal(in_order(part, y), THREE[shuffled[:6]])
+
+
+def two_columns(corpus, y=None):
+    with numpyro.plate("documents", corpus.num_documents):
+        numpyro.sample("y", dist.Normal(jnp.zeros((corpus.num_documents, 2)), 1.0).to_event(1), obs=y)
+
+
+def around_0(corpus, y=None, *, scale=1.0):
+    """Responses that the priors expect within a few scales of 0."""
+    mean = numpyro.sample("mean", dist.Cauchy(0, scale))
+    spread = numpyro.sample("spread", dist.HalfCauchy(scale))
+    with numpyro.plate("documents", corpus.num_documents):
+        numpyro.sample("y", dist.Normal(mean, spread), obs=y)
+
+
+FAR = {
+    "shifted": (
+        around_0,
+        THREE + 1e6,
+        {},
+        r"^y is 1e\+06, .*expect.*; standardise it: y = \(y - y.mean\(\)\) / y.std\(\).$",
+    ),
+    "stretched": (
+        around_0,
+        but(np.nan, THREE * 1e6 - 1e6),
+        {},
+        r"y = \(y - np.nanmean\(y\)\) / np.nanstd\(y\).$",
+    ),
+    "expected": (around_0, THREE * 1e6, {"scale": 1e6}, ""),
+    "near": (around_0, THREE + 10, {}, ""),
+    "one column": (two_columns, np.stack([THREE, THREE + 1e6], 1), {}, r"^y is 1e\+06, .*y.std\(0\).$"),
+}
+
+
+@pytest.mark.parametrize("case", FAR)
+def test_a_response_far_from_what_the_priors_expect_is_told_to_be_standardised(case):
+    story, y, arguments, words = FAR[case]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        read(story, CORPUS, y, arguments)
+    said = [str(warning.message) for warning in caught]
+    assert len(said) == bool(words)
+    assert all(re.search(words, sentence) for sentence in said)
 
 
 def test_a_response_of_another_shape_is_refused():

@@ -103,16 +103,10 @@ def find_story(name: str) -> Callable:
 
 
 def stories() -> list[str]:
-    """Names of the zoo's stories: what models exports, takes a corpus, and has arguments of its own by name."""
-    from topiczoo import models
+    """Names of the zoo's stories."""
+    from topiczoo.models.catalogue import stories
 
-    functions = [name for name in models.__all__ if inspect.isfunction(getattr(models, name))]
-    parameters = {name: inspect.signature(getattr(models, name)).parameters.values() for name in functions}
-    return [
-        name
-        for name, (first, *others) in parameters.items()
-        if first.name == "corpus" and any(other.kind is other.KEYWORD_ONLY for other in others)
-    ]
+    return list(stories())
 
 
 def _settings(pairs: list[str]) -> dict[str, Any]:

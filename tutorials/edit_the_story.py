@@ -104,8 +104,9 @@ def heavy_tailed(corpus, y=None, *, num_topics=10, alpha=0.1, gamma=0.05):
 # ## Is the sampler still right?
 #
 # `inference.check` compares the conditional distribution of every block with the story's own log-density, on a few
-# documents. The normal and the Student's t need different blocks: `eta` and `sigma` have no exact draw any more, so NUTS
-# takes them, and the topic sweep reads the new response from the story.
+# documents. The normal and the Student's t need different blocks: `eta` is drawn exactly only given a scale of its own for
+# each document, which comes and goes within the block, `sigma` has no exact draw any more, so NUTS takes it, and the topic
+# sweep reads the new response from the story.
 
 # %%
 inference.check(heavy_tailed, corpus, y)
@@ -114,6 +115,7 @@ inference.check(heavy_tailed, corpus, y)
 robust = inference.gibbs(
     heavy_tailed, corpus[train], y[train], num_warmup=200, num_samples=200, num_chains=2, progress_bar=False
 )
+assert "auxiliary" in robust.info["blocks"]["eta"] and "NUTS" in robust.info["blocks"]["sigma"]
 robust.info["blocks"]
 
 # %% [markdown]

@@ -1,0 +1,62 @@
+"""Two threads may fit at once; a process that was forked says what it lacks in the place of waiting for it."""
+
+from __future__ import annotations
+
+import multiprocessing
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import stories
+
+from topiczoo import inference, models
+from topiczoo.inference.reading import read
+from topiczoo.inference.running import Story
+
+CORPUS, Y = stories.small()
+TWO = {"num_topics": 2}
+FEW = {**TWO, "progress_bar": False}
+FITS = (
+    lambda: inference.gibbs(models.mixture, CORPUS, num_warmup=1, num_samples=2, num_chains=1, **FEW),
+    lambda: inference.svi(stories.random_effect, CORPUS, Y, num_steps=2, num_draws=2, **FEW),
+)
+
+
+def test_two_threads_fit_as_one_does():
+    alone = [fit().draws for fit in FITS]
+    with ThreadPoolExecutor(2) as threads:
+        at_once = list(threads.map(lambda fit: fit().draws, FITS))
+    for expected, found in zip(alone, at_once, strict=True):
+        for site in expected:
+            np.testing.assert_array_equal(expected[site], found[site])
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning", "ignore:.*fork:RuntimeWarning")
+def test_a_forked_process_says_how_to_start_one(tmp_path):
+    fit = inference.Fit(Story("slda", TWO), CORPUS, {"beta": np.full((1, 1, 2, 9), 1 / 9)}, y=Y, engine="gibbs")
+    path = fit.save(tmp_path / "fit.nc")
+    read("lda", CORPUS, None, TWO)  # uses JAX
+    asked = [
+        *(lambda name=name: getattr(inference, name)("lda", CORPUS, **FEW) for name in ("gibbs", "nuts", "svi", "vem")),
+        lambda: fit.predict(CORPUS),
+        lambda: inference.load(path),
+    ]
+
+    def child(end):
+        for ask in asked:
+            try:
+                end.send(str(ask()))
+            except RuntimeError as error:
+                end.send(str(error))
+
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=child, args=(theirs,), daemon=True)
+    process.start()
+    try:
+        for _ in asked:
+            assert ours.poll(30), "the forked process stands still"
+            assert "multiprocessing.get_context('spawn')" in ours.recv()
+    finally:
+        process.kill()
+        process.join()
