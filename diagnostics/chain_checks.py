@@ -21,17 +21,21 @@ KINDS = {
 }  # fmt: skip
 
 
-def r_hat_limit(num_series: int, num_chains: int, limits: Mapping[str, float]) -> float:
-    """The largest R-hat that chance alone gives so many converged quantities; never below the threshold for one.
+def least_draws(kind: str, limits: Mapping[str, float]) -> float:
+    """Effective draws a chain that a kind of quantity needs."""
+    return limits["ess_to_mix" if kind == "label-invariant" else "ess_per_chain"]
+
+
+def r_hat_limit(num_series: int, num_chains: int, ess_per_chain: float, least: float) -> float:
+    """The largest R-hat that chance alone gives so many converged quantities; never below ``least``.
 
     R-hat^2 - 1 of chains split in halves is the variance of the halves' means over that of the draws: with n effective
-    draws a half it is chi^2 / (n degrees of freedom), so that even a converged quantity with 100 effective draws a chain is
-    above 1.01 every other time, and the largest of many always. Both R-hats of Vehtari et al., of ranks and of folded ranks,
-    count.
+    draws a half it is chi^2 / (n degrees of freedom). A converged quantity with 100 effective draws a chain is above 1.01
+    one time in three, and the largest of many always. Both R-hats of Vehtari et al., of ranks and of folded ranks, count.
     """
     degrees = 2 * num_chains - 1
     largest = chi2.isf(FALSE_ALARMS / (2 * max(num_series, 1)), degrees) / degrees
-    return max(limits["r_hat"], float(np.sqrt(1 + largest / (limits["ess_per_chain"] / 2))))
+    return max(least, float(np.sqrt(1 + largest / (ess_per_chain / 2))))
 
 
 def about(kind: str, fit: Fit) -> str:
@@ -62,9 +66,9 @@ def numbers_of(found: list[Series], limits: Mapping[str, float], independent: bo
                 row["r_hat"] = float(array_stats.rhat(values))
             row["ess_bulk"] = float(array_stats.ess(values, method="bulk"))
             row["ess_tail"] = float(array_stats.ess(values, method="tail", prob=(0.05, 0.95)))
-            enough = min(row["ess_bulk"], row["ess_tail"]) >= limits["ess_per_chain"] * len(values)
-            alike = sum(other.kind == s.kind for other in found)
-            row["passes"] = bool(row["r_hat"] <= r_hat_limit(alike, len(values), limits) and enough)
+            least, alike = least_draws(s.kind, limits), sum(other.kind == s.kind for other in found)
+            enough = min(row["ess_bulk"], row["ess_tail"]) >= least * len(values)
+            row["passes"] = bool(row["r_hat"] <= r_hat_limit(alike, len(values), least, limits["r_hat"]) and enough)
         rows.append(row)
     columns = ["quantity", "kind", "topic", "mean", "sd", "mcse", "r_hat", "ess_bulk", "ess_tail", "passes"]
     frame = pd.DataFrame(rows, columns=columns)
@@ -78,7 +82,7 @@ def chain_checks(
     """One row a question, of all but predictions."""
     checks = _same_topics(fit, limits)
     lost = set(fit.alignment.unmatched)
-    for kind, name in KINDS.items():
+    for kind in KINDS:
         part = numbers[numbers["kind"] == kind]
         if not len(part):
             continue
@@ -86,7 +90,7 @@ def chain_checks(
         shared = part[~part["topic"].isin(lost)]
         only = " of topics that all chains have" if len(shared) < len(part) else ""
         drawn = max(s.values.shape[1] for s in found if s.kind == kind)
-        checks += _mixing(name, about(kind, fit), shared, only, drawn, len(fit.alignment.permutations), limits)
+        checks += _mixing(kind, about(kind, fit), shared, only, drawn, len(fit.alignment.permutations), limits)
     return checks + _moves(fit, limits) + _divergences(fit, limits)
 
 
@@ -103,11 +107,11 @@ def _same_topics(fit: AlignedFit, limits: Mapping[str, float]) -> list[dict[str,
 
 
 def _mixing(
-    name: str, about: str, part: pd.DataFrame, only: str, drawn: int, num_chains: int, limits: Mapping[str, float]
+    kind: str, about: str, part: pd.DataFrame, only: str, drawn: int, num_chains: int, limits: Mapping[str, float]
 ) -> list[dict[str, Any]]:
     """R-hat and effective draws of one kind of quantity."""
-    known = part.dropna(subset=["r_hat"])
-    limit, least = r_hat_limit(len(known), num_chains, limits), limits["ess_per_chain"] * num_chains
+    name, least, known = KINDS[kind], least_draws(kind, limits), part.dropna(subset=["r_hat"])
+    limit = r_hat_limit(len(known), num_chains, least, limits["r_hat"])
     r_hat = {"check": f"R-hat of {name}", "about": about, "value": None, "threshold": limit}
     if not len(part):
         return [{**r_hat, "passes": False, "meaning": "no topic is in all chains, so there is none to compare"}]
@@ -128,7 +132,8 @@ def _mixing(
     return [
         {**r_hat, "value": largest, "passes": largest <= limit, "meaning": meaning},
         {
-            "check": f"effective draws of {name}", "about": about, "value": ess, "threshold": least, "passes": ess >= least,
+            "check": f"effective draws of {name}", "about": about, "value": ess, "threshold": least * num_chains,
+            "passes": ess >= least * num_chains,
             "meaning": f"smallest number of effective draws{only}{all_but}, of {effective.index[place]}",
         },
     ]  # fmt: skip
@@ -144,7 +149,13 @@ def _moves(fit: AlignedFit, limits: Mapping[str, float]) -> list[dict[str, Any]]
         share = float(moved.min())
         meaning = "share of words that change their topic in a sweep, in the slowest chain"
         return [
-            {**check, "value": share, "threshold": limits["moved"], "passes": share >= limits["moved"], "meaning": meaning}
+            {
+                **check,
+                "value": share,
+                "threshold": limits["moved"],
+                "passes": share >= limits["moved"],
+                "meaning": meaning,
+            }
         ]
     proposed = np.mean(fit.statistics["proposed"], axis=1)
     # where words ask for no move there is none to refuse

@@ -22,6 +22,7 @@ from .wording import verdict
 THRESHOLDS: dict[str, float] = {
     "r_hat": 1.01,  # rank-normalised split R-hat at most this, and what chance adds to the largest of several
     "ess_per_chain": 100,  # bulk and tail effective draws a chain at least this (Vehtari et al. 2021)
+    "ess_to_mix": 25,  # the same for label-invariant quantities, which tell whether chains mix and are not reported
     "short": 0.05,  # share of the quantities of a kind that may have fewer
     "draws": 50,  # draws a chain from which R-hat and effective draws can be judged at all
     "agreement": 0.95,  # share of words in topics that all chains have at least this
@@ -125,8 +126,10 @@ def diagnose(
     if fit.info.get("interrupted"):
         meaning = "the run was interrupted: it has fewer draws or steps"
         checks.append({"check": "ran to its end", "passes": False, "meaning": meaning})
-    frame = pd.DataFrame(checks, columns=["check", "about", "value", "threshold", "passes", "meaning"]).set_index("check")
-    frame["about"] = frame["about"].fillna(by)
+    frame = pd.DataFrame(checks, columns=["check", "about", "value", "threshold", "passes", "meaning"]).set_index(
+        "check"
+    )
+    frame["about"] = frame["about"].astype(object).fillna(by)
     frame["passes"] = frame["passes"].astype(object)
     reliance = rely(aligned, frame, limits)
     return Diagnosis(numbers, frame, reliance, verdict(aligned, frame, reliance, limits), aligned)

@@ -49,9 +49,9 @@ class Followed(NamedTuple):
 
     @property
     def losses(self) -> np.ndarray | None:
-        """The squared errors of each chain's own predictions, of classes Brier's, [chain, documents]; NaN without a response.
+        """Squared errors of each chain's own predictions, of classes Brier's, [chain, documents]; NaN where y is missing.
 
-        The fit has seen these responses: only differences between chains mean something.
+        In units of the variance expected. The fit has seen these responses: only differences between chains mean something.
         """
         if self.told is None or np.isnan(self.told).all():
             return None
@@ -100,11 +100,9 @@ def prediction_checks(followed: Mapping[str, Followed], limits: Mapping[str, flo
         name, (excess, noise, chain) = max(gaps.items(), key=lambda item: item[1][0] - item[1][1])
         limit = limits["score_gap"]
         passes = bool(excess - noise <= limit)
-        meaning = f"by how much the mean squared error of chain {chain}, the worst, is above that of the best" + (
-            "" if passes or excess <= 1 else f", {1 + excess:.1f} times as large"
-        )
+        meaning = f"the mean squared error of chain {chain} is {1 + excess:.2g} times that of the best chain"
         if passes and excess > limit:
-            meaning += f"; chance alone makes it {noise:.2f}"
+            meaning += f", and chance alone makes it {1 + noise:.2g} times"
         checks.append({
             "check": "chains score alike", "about": "predictions", "value": excess, "threshold": limit, "passes": passes,
             "meaning": meaning,

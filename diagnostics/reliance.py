@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pandas as pd
 
-from topiczoo.inference import Fit
-
 from .alignment import MOST, AlignedFit
 
 RELY, CARE, UNKNOWN, NOT = "rely", "with care", "cannot be known", "do not rely"  # the later outdoes the earlier
@@ -26,29 +24,16 @@ Reason = tuple[str, str]  # a grade and why
 
 def rely(fit: AlignedFit, checks: pd.DataFrame, limits: Mapping[str, float]) -> pd.DataFrame:
     """One row for topics, coefficients (or parameters) and predictions as far as the story has them: grade, why."""
-    if fit.engine not in ("gibbs", "nuts"):
-        return _frame({part: _approximate(checks) for part in _parts(fit, checks)})
-    topics, rows = _topics(fit, checks, limits), {}
-    for part in _parts(fit, checks):
-        if part == "topics":
-            rows[part] = topics
-        elif part == "predictions":
-            rows[part] = _predictions(checks)
-        else:
-            rows[part] = [*(_of_topics(topics, fit) if part == "coefficients" else []), *_coefficients(part, fit, checks)]
-    return _frame(rows)
-
-
-def _parts(fit: Fit, checks: pd.DataFrame) -> list[str]:
-    """What the fit says anything of."""
+    rows = {}
     of_sites = "coefficients" if fit.coefficients else "parameters"
-    there = {
-        "topics": fit.has_topics, of_sites: bool(fit.coefficients) or of_sites in set(checks["about"]),
-        "predictions": fit.y is not None if fit.engine not in ("gibbs", "nuts") else "predictions" in set(checks["about"]),
-    }  # fmt: skip
-    if not any(there.values()):
-        return ["parameters"]
-    return [part for part, given in there.items() if given]
+    sampled, spoken = fit.engine in ("gibbs", "nuts"), set(checks["about"])
+    if fit.has_topics:
+        rows["topics"] = _topics(fit, checks, limits) if sampled else _approximate(checks)
+    if fit.coefficients or of_sites in spoken or not fit.has_topics:
+        rows[of_sites] = _coefficients(of_sites, fit, checks, limits) if sampled else _approximate(checks)
+    if "predictions" in spoken or (fit.y is not None and not sampled):
+        rows["predictions"] = _predictions(checks) if sampled else _approximate(checks)
+    return _frame(rows)
 
 
 def _frame(rows: Mapping[str, Iterable[Reason]]) -> pd.DataFrame:
@@ -67,98 +52,85 @@ def those(checks: pd.DataFrame, about: str, outcome: bool | None = False) -> pd.
 
 
 def _topics(fit: AlignedFit, checks: pd.DataFrame, limits: Mapping[str, float]) -> list[Reason]:
-    if not fit.has_topics:
-        return []
-    agreement, words = fit.alignment.agreement, fit.alignment.shared if len(fit.alignment.chains) else ""
-    words = words[:1].lower() + words[1:].rstrip(".")
-    if agreement is None:
-        reasons = [(UNKNOWN, "one chain: whether another would find the same topics cannot be known")]
-    elif agreement >= limits["agreement"] - 1e-9:
-        reasons = [(RELY, words)]
-    else:
-        reasons = [(CARE if agreement >= MOST else NOT, words)]
-    # a topic that all chains have can be read even where its probabilities have not mixed to the last digit
-    reasons += [(CARE, _short(name, row)) for name, row in those(checks, "topics").iterrows() if "same" not in name]
-    unknown = those(checks, "topics", None)
-    reasons += [(CARE, f"{name} {row['meaning']}") for name, row in unknown.iterrows() if "same" not in name]
-    return reasons + _sampler(checks, NOT)
-
-
-def _of_topics(topics: list[Reason], fit: AlignedFit) -> list[Reason]:
-    """What follows for coefficients from topics that differ."""
     agreement = fit.alignment.agreement
-    if agreement is None or not fit.alignment.unmatched:
-        return []
-    if agreement < MOST:
-        return [(NOT, "a coefficient belongs to a topic, and topics differ from chain to chain")]
-    if any(grade == CARE for grade, _ in topics):
-        return [(CARE, "only those of topics that all chains have mean the same in each")]
-    return []
+    if agreement is None:
+        return [(UNKNOWN, checks.loc["chains found the same topics", "meaning"]), *_sampler(checks, NOT)]
+    shared = fit.alignment.shared.rstrip(".")
+    shared = shared[0].lower() + shared[1:]
+    if agreement < limits["agreement"] - 1e-9:
+        return [(CARE if agreement >= MOST else NOT, shared), *_sampler(checks, NOT, mixing=False)]
+    # a topic that all chains have can be read even where its probabilities are not known to the last digit
+    reasons = [(RELY, shared), *((CARE, why) for _, why in _mixing(checks, "topics"))]
+    unknown = those(checks, "topics", None)
+    return reasons + [(CARE, f"{name} {row['meaning']}") for name, row in unknown.iterrows()] + _sampler(checks, NOT)
 
 
-def _coefficients(part: str, fit: AlignedFit, checks: pd.DataFrame) -> list[Reason]:
-    reasons = [(RELY, f"chains agree on {part}")]
+def _coefficients(part: str, fit: AlignedFit, checks: pd.DataFrame, limits: Mapping[str, float]) -> list[Reason]:
+    agreement, reasons, other_modes = fit.alignment.agreement, [(RELY, f"chains agree on {part}")], False
     if len(fit.alignment.permutations) == 1:
         reasons.append((UNKNOWN, "one chain: whether another would agree cannot be known"))
-    for name, row in those(checks, part).iterrows():
-        if row["value"] is None or pd.isna(row["value"]):
-            continue  # no shared topics, which has been said
-        mild = row["value"] <= NEARLY_MIXED if name.startswith("R-hat") else row["value"] >= FEW * row["threshold"]
-        reasons.append((CARE if mild else NOT, _short(name, row)))
+    elif part == "coefficients" and agreement is not None and agreement < limits["agreement"] - 1e-9:
+        if agreement < MOST:
+            return [(NOT, "a coefficient belongs to a topic, and topics differ from chain to chain")]
+        reasons.append((CARE, "only those of topics that all chains have mean the same in each"))
+        other_modes = True
+    reasons += _mixing(checks, part)
     reasons += [(UNKNOWN, f"{name} {row['meaning']}") for name, row in those(checks, part, None).iterrows()]
-    return reasons + _sampler(checks, NOT)
+    return reasons + _sampler(checks, NOT, mixing=not other_modes)
 
 
 def _predictions(checks: pd.DataFrame) -> list[Reason]:
-    alike = checks.loc["chains predict alike"]
-    if alike["passes"] is None:
+    alike, passes = checks.loc["chains predict alike"], checks.loc["chains predict alike", "passes"]
+    if passes is None:
         return [(UNKNOWN, alike["meaning"])]
     moved = f"another run would move them by about {alike['value']:.2g} of their standard deviation"
-    if alike["passes"]:
+    if passes:
         reasons = [(RELY, f"chains predict alike: {moved}")]
     else:
         far = alike["value"] > FAR * alike["threshold"]
         reasons = [(NOT if far else CARE, f"chains predict differently: {moved}")]
-    for _, row in those(checks.drop(index="chains predict alike"), "predictions").iterrows():
-        reasons.append((CARE, f"some chains predict worse: {row['meaning']}"))
-    return reasons + [reason for reason in _sampler(checks, CARE) if "mixed" not in reason[1]]
+    if "chains score alike" in checks.index and checks.loc["chains score alike", "passes"] is False:
+        reasons.append((CARE, checks.loc["chains score alike", "meaning"]))
+    return reasons + _sampler(checks, CARE, mixing=False)
 
 
-def _sampler(checks: pd.DataFrame, stuck: str) -> list[Reason]:
+def _sampler(checks: pd.DataFrame, stuck: str, mixing: bool = True) -> list[Reason]:
     """What the sampler's own troubles mean for all that it drew."""
-    reasons = []
-    for name, row in those(checks, "sampler").iterrows():
-        if name == "topics move":
-            reasons.append((stuck, f"topics of words hardly move ({row['value']:.2g}, {row['meaning']})"))
-        elif name == "no divergences":
-            grade = stuck if row["value"] > MANY_DIVERGENCES else CARE
-            reasons.append((grade, f"{row['value']:.2%} of NUTS's transitions diverged"))
-        elif name.startswith(("R-hat", "effective")):
-            reasons.append((CARE, _short(name, row)))
+    reasons = [(CARE, why) for _, why in _mixing(checks, "sampler")] if mixing else []
+    failed = those(checks, "sampler")
+    if "topics move" in failed.index:
+        row = failed.loc["topics move"]
+        reasons.append((stuck, f"topics of words hardly move ({row['value']:.2g}, {row['meaning']})"))
+    if "no divergences" in failed.index:
+        share = failed.loc["no divergences", "value"]
+        reasons.append((stuck if share > MANY_DIVERGENCES else CARE, f"{share:.2%} of NUTS's transitions diverged"))
     return reasons
 
 
-def _short(name: str, row: pd.Series) -> str:
-    """A check of mixing that failed, in a few words."""
-    if name.startswith("R-hat"):
-        if row["value"] is None or pd.isna(row["value"]):
-            return str(row["meaning"])
-        what = name.removeprefix("R-hat of ")
-        return f"{what} have not mixed (R-hat {row['value']:.2f}, above {row['threshold']:.2f})"
-    what = name.removeprefix("effective draws of ")
-    return f"{what} have mixed in too few effective draws ({row['value']:.0f} of {row['threshold']:.0f})"
+def _mixing(checks: pd.DataFrame, part: str) -> list[Reason]:
+    """R-hats and effective draws that failed; too few draws are said of what has no worse fault."""
+    reasons, failed = [], those(checks, part)
+    for name, row in failed.iterrows():
+        start, what = name.split(" of ", 1) if " of " in name else (name, "")
+        if start == "R-hat" and not pd.isna(row["value"]):
+            why = f"R-hat of {what} is {row['value']:.2f}, above {row['threshold']:.2f}"
+            reasons.append((CARE if row["value"] <= NEARLY_MIXED else NOT, why))
+        elif start == "effective draws":
+            grade = CARE if row["value"] >= FEW * row["threshold"] else NOT
+            if f"R-hat of {what}" not in failed.index:
+                reasons.append((grade, f"{what} have {row['value']:.0f} effective draws, below {row['threshold']:.0f}"))
+    return reasons
 
 
 def _approximate(checks: pd.DataFrame) -> list[Reason]:
     """A variational fit: whether it has arrived, then how far from the posterior that is."""
     reasons = [(RELY, "the optimum is reached, and importance ratios find it close to the posterior")]
-    for name, row in checks.iterrows():
-        passes = row["passes"]
+    for name, passes in checks["passes"].items():
         if name in ("the loss rests", "the bound rests", "the bound never fell", "ran to its end"):
-            if passes is False or passes is np.False_:
-                reasons.append((NOT, f"not so: {name} ({row['meaning']})"))
+            if passes is False:
+                reasons.append((NOT, f"not so: {name} ({checks.loc[name, 'meaning']})"))
             elif passes is None:
-                reasons.append((UNKNOWN, f"{name}: {row['meaning']}"))
+                reasons.append((UNKNOWN, f"{name}: {checks.loc[name, 'meaning']}"))
         elif passes is not True:
             told = "the approximation is rough: means can be read, intervals are too narrow"
             if passes is None:

@@ -77,20 +77,33 @@ def advice(fit: AlignedFit, checks: pd.DataFrame, limits: Mapping[str, float]) -
     other_modes = "chains found the same topics" in fails
     if other_modes:
         shared = len(fit.alignment.topics) - len(fit.alignment.unmatched)
-        read = "alignment.topics names those that can be read; " if shared else ""
+        read = "alignment.topics says which topics all chains have; read the others" if shared else "read them"
         told.append(
-            "More draws will not bring topics together, for chains sit in different modes: "
-            f"{read}a smaller num_topics or more documents make them agree more often."
+            "More draws will not bring topics together once chains sit in different modes: "
+            f"{read} as one chain's account among several, or try another num_topics."
         )
     told += _about_predictions(checks, fails, num_chains)
-    told += _longer(fit, checks, limits, drawn, other_modes)
-    return told
+    if _still_rising(fit):
+        warmup = _round(3 * int(fit.info.get("num_warmup") or drawn))
+        told.append(f"The log joint density still rises in every chain: give num_warmup={warmup}.")
+    return told + _longer(fit, checks, limits, drawn, other_modes)
+
+
+def _still_rising(fit: AlignedFit) -> bool:
+    """Whether every chain ends clearly above where it began: it was not warm."""
+    draws = fit.statistics.get("lp")
+    if draws is None or draws.shape[1] < 9:
+        return False
+    thirds = np.array_split(draws, 3, axis=1)
+    return bool((thirds[2].mean(1) - thirds[0].mean(1) > thirds[2].std(1)).all())
 
 
 def _about_predictions(checks: pd.DataFrame, fails: set[str], num_chains: int) -> list[str]:
     told = []
     if "chains score alike" in fails:
-        told.append("A chain that predicts worse is in a poorer mode: try another seed, a longer num_warmup or more chains.")
+        told.append(
+            "A chain that predicts worse is in a poorer mode: try a longer num_warmup, another seed or more chains."
+        )
     elif "chains predict alike" in fails:
         row = checks.loc["chains predict alike"]
         wanted = int(np.ceil(num_chains * (row["value"] / row["threshold"]) ** 2))
@@ -102,16 +115,20 @@ def _longer(
     fit: AlignedFit, checks: pd.DataFrame, limits: Mapping[str, float], drawn: int, other_modes: bool
 ) -> list[str]:
     """How many draws are enough, by the effective ones found."""
-    few = [name for name in checks.index if checks.loc[name, "passes"] is None and "draws a chain" in checks.loc[name, "meaning"]]
+    few = [
+        name
+        for name in checks.index
+        if checks.loc[name, "passes"] is None and "draws a chain" in checks.loc[name, "meaning"]
+    ]
     told = []
     if few:
         if drawn < limits["draws"]:
             told.append(f"Give num_samples={limits['draws']:.0f} at the least, better ten times as many.")
-        elif fit.snapshots:
+        elif fit.snapshots and not other_modes:
             told.append(f"Give keep={sorted(fit.snapshots)!r} to store every draw of them, if memory allows.")
-    # where chains have other topics, what depends on the mode is not a matter of length
-    parts = ["topics", "coefficients", "parameters"] if other_modes else ["topics", "coefficients", "parameters", "sampler"]
-    short = pd.concat([those(checks, part) for part in parts])
+    if other_modes:  # not a matter of length
+        return told
+    short = pd.concat([those(checks, part) for part in ("topics", "coefficients", "parameters", "sampler")])
     ess = [row["threshold"] / max(row["value"], 1.0) for name, row in short.iterrows() if name.startswith("effective")]
     unmixed = [name for name, row in short.iterrows() if name.startswith("R-hat") and not pd.isna(row["value"])]
     times = max(ess, default=2.0 if unmixed else 0.0)
@@ -122,7 +139,7 @@ def _longer(
         )
     elif times:
         start = f"num_warmup={_round(2 * int(fit.info.get('num_warmup') or drawn))} and " if unmixed else ""
-        told.append(f"Give {start}num_samples={_round(1.2 * times * drawn)}: effective draws grow with them.")
+        told.append(f"Give {start}num_samples={_round(1.5 * times * drawn)}: effective draws grow with them.")
     return told
 
 

@@ -142,8 +142,8 @@ class Fit:
         """The n most probable terms of every topic of a chain, with the topic's coefficient where there is one.
 
         Topics are those of one chain: another may number them otherwise, or have others (``diagnostics.align`` tells).
-        Columns: chain, topic, rank, term, probability, and for a coefficient ``<site>``, ``<site>_low``, ``<site>_high`` (90%);
-        for one with several outputs its means, ``<site>[<output>]``.
+        Columns: chain, topic, rank, term, probability, and for a coefficient ``<site>``, ``<site>_low``, ``<site>_high``
+        (90%); for one with several outputs its means, ``<site>[<output>]``.
         """
         beta = self.topic_terms(chain)
         n = min(n, beta.shape[1])

@@ -218,7 +218,7 @@ def _check(options: argparse.Namespace) -> int:
 def print_topics(fit: Any, n: int = 8) -> None:
     """The topics of the first chain, by coefficient where there is one."""
     frame = fit.topics(n)
-    coefficient = next((column for column in frame.columns[4:] if f"{column}_low" in frame), None)
+    coefficient = next((column for column in frame.columns[5:] if f"{column}_low" in frame), None)
     table = frame.groupby("topic").agg(terms=("term", " ".join))
     if coefficient:
         first = frame.drop_duplicates("topic").set_index("topic")
