@@ -86,18 +86,19 @@ class Alignment:
         if not len(self.topics):
             return "The story has no topics to compare."
         switched = "" if self.switching < 0.005 else f" Labels switched within chains in {self.switching:.0%} of draws."
-        if self.agreement is None:
-            return "One chain: whether another would find the same topics cannot be known." + switched
         return self.shared + switched
 
     @property
     def shared(self) -> str:
-        """How many topics two or more chains share, in words."""
+        """How far chains share their topics, in words."""
+        agreement = self.agreement
+        if agreement is None:
+            return "One chain: whether another would find the same topics cannot be known."
         if not self.unmatched:
             return "All chains found the same topics."
         total = len(self.topics)
-        number = f"{total - len(self.unmatched)} of {total}, with {self.agreement:.0%} of words"
-        if self.agreement >= MOST:
+        number = f"{total - len(self.unmatched)} of {total}, with {agreement:.0%} of words"
+        if agreement >= MOST:
             shown = ", ".join(map(str, self.unmatched[:10])) + (", ..." if len(self.unmatched) > 10 else "")
             return f"Most topics are shared by all chains ({number}); chains differ in {shown}."
         likeness = f"likeness {self.likeness:.2f} where 1 is the same"

@@ -100,9 +100,9 @@ def prediction_checks(followed: Mapping[str, Followed], limits: Mapping[str, flo
         name, (excess, noise, chain) = max(gaps.items(), key=lambda item: item[1][0] - item[1][1])
         limit = limits["score_gap"]
         passes = bool(excess - noise <= limit)
-        meaning = f"the mean squared error of chain {chain} is {1 + excess:.2g} times that of the best chain"
+        meaning = f"the mean squared error of chain {chain} is {1 + excess:.2f} times that of the best chain"
         if passes and excess > limit:
-            meaning += f", and chance alone makes it {1 + noise:.2g} times"
+            meaning += f", and chance alone makes it {1 + noise:.2f} times"
         checks.append({
             "check": "chains score alike", "about": "predictions", "value": excess, "threshold": limit, "passes": passes,
             "meaning": meaning,

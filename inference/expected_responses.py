@@ -6,7 +6,8 @@ asked of E[y | words, draw]: it has no noise of its own that would hide how the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from topiczoo.corpora import Corpus
 
 from .folding import Folding, responses
-from .prediction import plug_in
+from .prediction import _respond as respond
 from .upstream import ClassPosterior, answers, label_above
 
 if TYPE_CHECKING:
@@ -41,30 +42,46 @@ def expected_responses(fit: Fit, corpus: Corpus, *, most_draws: int = 400, seed:
     above = label_above(folding.reading, fit.sites)
     if not (responses(folding.reading) if above is None else answers(folding, above)):
         return {}
+    key = jax.random.key(seed)
     if above is not None:
         classes = ClassPosterior(folding, above)
-        affordable = MOST_TRIALS // (len(folding.chains) * len(classes.classes))
-        most_draws = int(np.clip(affordable, 8, most_draws))
+        most_draws = int(np.clip(MOST_TRIALS // (len(folding.chains) * len(classes.classes)), 8, most_draws))
+        points = enumerate(folding.points(most_draws))
+        found = [classes.part(jax.random.fold_in(key, i), values, 1) for i, values in points]
+        parts = jax.tree.map(lambda *each: np.stack(each), *found)
     else:
-        respond = plug_in(folding, 1)
+        draws, compiled = fit.global_draws(most_draws), _through_draws(folding)
+        found = [
+            compiled(
+                folding.data, jax.random.fold_in(key, chain), {name: value[chain] for name, value in draws.items()}
+            )
+            for chain in folding.chains
+        ]
+        parts = jax.tree.map(lambda *each: np.concatenate(each), *found)
+    return {name: _expected(part, len(folding.chains)) for name, part in parts.items()}
 
-    def part(i: int, values: dict) -> dict[str, dict[str, Any]]:
-        key = jax.random.fold_in(jax.random.key(seed), i)
-        if above is not None:
-            return classes.part(key, values, 1)
-        return respond(key, *folding.expected_topics(folding.data, values), values)
 
-    parts = [part(i, values) for i, values in enumerate(folding.points(most_draws))]
-    return {name: _expected([part[name] for part in parts], len(folding.chains)) for name in parts[0]}
+def _through_draws(folding: Folding) -> Callable:
+    """The responses at all draws of a chain, one after the other: one program, so that documents travel to it once."""
+
+    def through(data: tuple, key: jax.Array, draws: dict[str, jax.Array]) -> dict[str, dict]:
+        def one(drawn: tuple) -> dict[str, dict]:
+            key, values = drawn
+            theta, zbar = folding.expected_topics(data, values)
+            return respond(folding, key, data[0], zbar, {**values, folding.reading.theta: theta}, 1)
+
+        return jax.lax.map(one, (jax.random.split(key, len(next(iter(draws.values())))), draws))
+
+    return jax.jit(through)
 
 
-def _expected(parts: list[dict[str, Any]], num_chains: int) -> Expected:
-    probabilities = parts[0].get("probabilities")
-    of_classes = probabilities is not None and probabilities.ndim == 2
-    means = np.stack([part["probabilities" if of_classes else "mean"] for part in parts]).astype(float)
+def _expected(part: dict[str, np.ndarray], num_chains: int) -> Expected:
+    """Of one response what was found at all draws, chain after chain; draws have one repeat."""
+    of_classes = part.get("probabilities", np.zeros(0)).ndim == 3
+    means = np.asarray(part["probabilities" if of_classes else "mean"], float)
     values = means.reshape(num_chains, -1, means.shape[1], int(np.prod(means.shape[2:])))
     if of_classes:
         share = values.mean((0, 1))
         return Expected(values, share * (1 - share), True)
-    drawn = np.concatenate([part["draw"] for part in parts]).astype(float)
+    drawn = np.asarray(part["draw"], float)[:, 0]
     return Expected(values, drawn.reshape(*drawn.shape[:2], -1).var(0), False)

@@ -225,7 +225,7 @@ def print_topics(fit: Any, n: int = 8) -> None:
         columns = first[[coefficient, f"{coefficient}_low", f"{coefficient}_high"]].to_numpy()
         table.insert(0, coefficient, [f"{mean:+.2f} [{low:+.2f}, {high:+.2f}]" for mean, low, high in columns])
         table = table.loc[first[coefficient].sort_values().index]
-    print(table.to_string())
+    print(table.rename_axis(f"topic (chain {frame['chain'].iloc[0]})").to_string())
 
 
 def print_classes(fit: Any, n: int = 8) -> None:
