@@ -30,6 +30,7 @@ from scipy.special import softmax
 from topiczoo.inference import Fit
 
 MATCHED = 0.9  # likeness across chains, as a share of likeness within chains, from which a topic counts as the same
+MOST = 0.5  # share of words in shared topics from which most are said to be shared
 MOST_TERMS = 500  # terms that matching looks at; the rest of each topic is one more term
 COEFFICIENT_WEIGHT = 0.1  # of the second view, the coefficients, against the first, the words
 COMPARED_DRAWS = 20  # of each chain, for likeness within and across chains
@@ -64,6 +65,13 @@ class Alignment:
         return float(usage[self.topics["matched"].astype(bool)].sum() / usage.sum())
 
     @property
+    def likeness(self) -> float | None:
+        """Mean stability of the topics, each weighted by its usage: 1 if chains differ by numbering alone."""
+        if not len(self.chains):
+            return None
+        return float(np.average(self.topics["stability"], weights=self.topics["usage"]))
+
+    @property
     def switching(self) -> float:
         """The share of draws in which a chain renumbered any topic."""
         return float((self.permutations != self.permutations[:, -1:]).any(-1).mean())
@@ -78,16 +86,23 @@ class Alignment:
         if not len(self.topics):
             return "The story has no topics to compare."
         switched = "" if self.switching < 0.005 else f" Labels switched within chains in {self.switching:.0%} of draws."
-        if self.agreement is None:
-            return "One chain: whether another would find the same topics cannot be known." + switched
+        return self.shared + switched
+
+    @property
+    def shared(self) -> str:
+        """How far chains share their topics, in words."""
+        agreement = self.agreement
+        if agreement is None:
+            return "One chain: whether another would find the same topics cannot be known."
         if not self.unmatched:
-            return "All chains found the same topics." + switched
-        number = "topic" if len(self.unmatched) == 1 else "topics"
-        shown = ", ".join(map(str, self.unmatched[:10])) + (", ..." if len(self.unmatched) > 10 else "")
-        return (
-            f"Chains found different {number} {shown}: {self.agreement:.0%} of words are in topics that all chains have."
-            + switched
-        )
+            return "All chains found the same topics."
+        total = len(self.topics)
+        number = f"{total - len(self.unmatched)} of {total}, with {agreement:.0%} of words"
+        if agreement >= MOST:
+            shown = ", ".join(map(str, self.unmatched[:10])) + (", ..." if len(self.unmatched) > 10 else "")
+            return f"Most topics are shared by all chains ({number}); chains differ in {shown}."
+        likeness = f"likeness {self.likeness:.2f} where 1 is the same"
+        return f"Topics differ from chain to chain: all chains share {number}, {likeness}."
 
 
 class AlignedFit(Fit):

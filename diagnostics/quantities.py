@@ -6,6 +6,7 @@ order) can always be compared. Topics and their coefficients can be once topics 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from topiczoo.inference import Fit
 
 from .alignment import topic_usage
+from .followed import Followed
 
 LEADING_TERMS = 3  # of each topic
 LARGEST = 5  # topics in the spectrum of usage
@@ -26,12 +28,11 @@ class Series(NamedTuple):
     kind: str  # "label-invariant", "prediction", "parameter", "coefficient" or "term"
     topic: int | None
     values: np.ndarray
-    predictive_sd: float | None = None  # of a prediction: standard deviation of the response itself
 
 
-def series(fit: Fit, *, predictions: int = 0, seed: int = 0) -> list[Series]:
-    """Everything worth judging in an aligned fit; ``predictions`` is the number of documents whose E[y] is followed."""
-    found = [*_invariants(fit), *_predictions(fit, predictions, seed), *_sites(fit), *_terms(fit)]
+def series(fit: Fit, followed: Mapping[str, Followed] | None = None) -> list[Series]:
+    """Everything worth judging in an aligned fit, with predictions of the documents that were followed."""
+    found = [*_invariants(fit), *_predictions(fit, followed or {}), *_sites(fit), *_terms(fit)]
     return [s for s in found if s.values.shape[1] > 1 and not np.ptp(s.values) == 0]
 
 
@@ -51,23 +52,18 @@ def _invariants(fit: Fit) -> list[Series]:
     return found
 
 
-def _predictions(fit: Fit, number: int, seed: int) -> list[Series]:
-    """E[y | draw] of some documents of the corpus, their topics folded in from words alone."""
-    if not number or fit.y is None:
-        return []
-    rows = np.random.default_rng(seed).choice(len(fit.corpus), min(number, len(fit.corpus)), replace=False)
-    rows = np.sort(rows)
-    predicted = fit.predict(fit.corpus[rows], seed=seed)
-    parts = predicted if isinstance(predicted, dict) else {predicted.site: predicted}
+def _predictions(fit: Fit, followed: Mapping[str, Followed]) -> list[Series]:
+    """E[y | words, draw] of the documents followed; of a class, the probability of the most probable one."""
     found = []
-    for name, prediction in parts.items():
-        expected = prediction.expected.reshape(*prediction.expected.shape[:3], -1)[..., 0]
-        for place, row in enumerate(rows):
-            label = f"expected {name} of document {fit.document_names[row]}"
-            drawn = prediction.draws[:, place]
-            # where all are alike, one other class among as many would go unseen
-            spread = float(drawn.std()) or len(drawn) ** -0.5
-            found.append(Series(label, "prediction", None, expected[:, :, place], spread))
+    for name, part in followed.items():
+        values = part.expected.values
+        shown = values.mean((0, 1)).argmax(1) if part.expected.of_classes else np.zeros(len(part.documents), int)
+        for place, row in enumerate(part.documents):
+            what = f"expected {name}"
+            if part.expected.of_classes:
+                what = f"probability of {name} = {shown[place] if fit.classes is None else fit.classes[shown[place]]}"
+            label = f"{what} of document {fit.document_names[row]}"
+            found.append(Series(label, "prediction", None, values[:, :, place, shown[place]]))
     return found
 
 

@@ -18,6 +18,7 @@ from topiczoo.inference.labels import codes_of
 from . import story_page
 from .diagnosis import Diagnosis, diagnose
 from .page import Cell, Column, number, outcome, page, table, verdict
+from .reliance import NOT, RELY
 from .sections import Sections, known
 from .selection_section import selection
 
@@ -71,7 +72,7 @@ def report(
         step("scores")
         sections += [found.browser(), story_page.reproduction(found.fit)]
         level = judge(diagnosis)
-        top = verdict(level, diagnosis.verdict) + _checks(diagnosis)
+        top = verdict(level, diagnosis.verdict) + _reliance(diagnosis) + _checks(diagnosis)
         title = f"{given.story.name}: a topic model's report"
         subtitle = f"{given.engine}, {len(given.corpus)} documents"
         subtitle += f", {found.num_topics} topics" if found.num_topics else ""
@@ -109,22 +110,27 @@ def _checked(fit: Any, path: str | Path, test: Any, y_test: Any, documents: Any)
 
 
 def judge(diagnosis: Diagnosis) -> str:
-    """good, caution or bad. Topics that differ between chains that predict alike call for care, not for refusal."""
-    checks = diagnosis.checks["passes"]
-    failed = [name for name in checks.index if checks[name] is False or checks[name] is np.False_]
-    if not failed:
-        return "good" if all(value is not None for value in checks) else "caution"
-    of_topics = ("chains found the same topics", "of coefficients", "of leading terms of topics")
-    only_topics = all(any(words in name for words in of_topics) for name in failed)
-    return "caution" if only_topics and checks.get("chains predict alike") else "bad"
+    """good if everything can be relied on, bad if nothing can, caution in between."""
+    grades = set(diagnosis.reliance["grade"])
+    return {frozenset({RELY}): "good", frozenset({NOT}): "bad"}.get(frozenset(grades), "caution")
+
+
+def _reliance(diagnosis: Diagnosis) -> str:
+    looks = {RELY: Cell(RELY, 3, "good"), NOT: Cell(NOT, 0, "bad")}
+    rows = [
+        [what, looks.get(row["grade"], Cell(row["grade"], 1, "caution")), Cell(row["why"], row["why"], "meaning")]
+        for what, row in diagnosis.reliance.iterrows()
+    ]
+    return table("reliance", "What can be relied on", [Column("What"), Column("Grade"), Column("Why")], rows)
 
 
 def _checks(diagnosis: Diagnosis) -> str:
     columns = [
-        Column("Check"), Column("Value", True), Column("Threshold", True), Column("Outcome"), Column("What it means"),
+        Column("Check"), Column("Speaks for"), Column("Value", True), Column("Threshold", True), Column("Outcome"),
+        Column("What it means"),
     ]  # fmt: skip
     rows = [
-        [name, number(known(row["value"])), number(known(row["threshold"])), outcome(row["passes"]),
+        [name, row["about"], number(known(row["value"])), number(known(row["threshold"])), outcome(row["passes"]),
          Cell(row["meaning"], row["meaning"], "meaning")]
         for name, row in diagnosis.checks.iterrows()
     ]  # fmt: skip

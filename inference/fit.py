@@ -142,8 +142,9 @@ class Fit:
     def topics(self, n: int = 10, *, chain: int = 0) -> pd.DataFrame:
         """The n most probable terms of every topic of a chain, with the topic's coefficient where there is one.
 
-        Columns: topic, rank, term, probability, and for a coefficient ``<site>``, ``<site>_low``, ``<site>_high`` (90%);
-        for one with several outputs its means, ``<site>[<output>]``.
+        Topics are those of one chain: another may number them otherwise, or have others (``diagnostics.align`` tells).
+        Columns: chain, topic, rank, term, probability, and for a coefficient ``<site>``, ``<site>_low``, ``<site>_high``
+        (90%); for one with several outputs its means, ``<site>[<output>]``.
         """
         check_counts(n=n)
         beta = self.topic_terms(chain)
@@ -151,6 +152,7 @@ class Fit:
         leading = np.argsort(-beta, axis=1, kind="stable")[:, :n]
         topic = np.repeat(np.arange(len(beta)), n)
         frame = pd.DataFrame({
+            "chain": chain,
             "topic": topic,
             "rank": np.tile(np.arange(1, n + 1), len(beta)),
             "term": self.vocabulary[leading.ravel()],

@@ -125,6 +125,18 @@ class Folding:
 
         return jax.jit(settle)
 
+    @functools.cached_property
+    def expected_topics(self) -> Callable:
+        """A function of ``data`` and values that gives E[theta] and E[zbar] given the words, [documents, topics] each."""
+
+        def topics(data: tuple, values: dict) -> tuple[jax.Array, jax.Array]:
+            corpus, counts = data[0], self._settle(data, values)
+            theta = self.theta(corpus, Assignments(jnp.zeros(0, jnp.int32), counts), values)
+            zbar = counts / jnp.maximum(corpus.lengths, 1)[:, None]
+            return theta, jnp.where(corpus.lengths[:, None] > 0, zbar, theta)
+
+        return jax.jit(topics)
+
     def topics(self, corpus: Documents, key: jax.Array, centre: jax.Array, values: dict, burn: int) -> Assignments:
         """A draw of all topics given the words: from the chain's centre, and after ``burn`` exact sweeps."""
         weights = read_weights(self.reading, corpus, None, values, collapsed=True)

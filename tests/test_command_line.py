@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from report_fits import simulated
 
 from topiczoo import corpora
-from topiczoo.command_line import main
+from topiczoo.command_line import main, print_topics
 
 OWN = """
 import jax.numpy as jnp, numpyro, numpyro.distributions as dist
@@ -97,3 +98,8 @@ def test_bad_input_is_one_sentence_and_status_2(folder, capsys, arguments, words
     assert main([part.format(folder=folder) for part in arguments]) == 2
     error = capsys.readouterr().err.strip()
     assert words in error and "\n" not in error
+
+
+def test_printed_topics_name_their_chain(capsys):
+    print_topics(simulated(num_documents=4, num_draws=3))
+    assert "topic (chain 0)" in capsys.readouterr().out

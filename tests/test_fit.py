@@ -54,7 +54,8 @@ def test_share_of_words_that_change_their_topic(fit):
 
 def test_topics_table(fit):
     table = fit.topics(5)
-    assert list(table.columns) == ["topic", "rank", "term", "probability", "eta", "eta_low", "eta_high"]
+    assert list(table.columns) == ["chain", "topic", "rank", "term", "probability", "eta", "eta_low", "eta_high"]
+    assert (table["chain"] == 0).all() and (fit.topics(5, chain=1)["chain"] == 1).all()
     assert len(table) == 30 and (table["eta_low"] <= table["eta"]).all() and (table["eta"] <= table["eta_high"]).all()
     assert (table.groupby("topic")["probability"].diff().dropna() <= 0).all()
 

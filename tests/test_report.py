@@ -86,7 +86,7 @@ def test_one_file_holds_everything(written):
     assert page.headings == [
         "Data and story", "Topics", "Coefficients", "Convergence", "Predictive checks", "Documents", "How to reproduce",
     ]  # fmt: skip
-    assert set(page.tables) == {"checks", "topics", "numbers", "coverage"}
+    assert set(page.tables) == {"reliance", "checks", "topics", "numbers", "coverage"}
     assert all(source.startswith(("data:", "#")) for source in page.sources)
     assert "default-src 'none'" in text
     assert "def slda(corpus" in text and "inference.gibbs(\n    models.slda, corpus, y, num_topics=3,\n" in text
@@ -221,15 +221,14 @@ def test_chains_with_other_topics_are_shown_apart(tmp_path):
 
 def test_verdicts_have_a_colour():
     class Diagnosis:
-        def __init__(self, **passes):
-            self.checks = pd.DataFrame({"passes": pd.Series(passes, dtype=object)})
+        def __init__(self, *grades):
+            self.reliance = pd.DataFrame({"grade": grades})
 
-    assert judge(Diagnosis(a=True)) == "good"
-    assert judge(Diagnosis(a=True, b=None)) == "caution"
-    assert judge(Diagnosis(a=False, b=True)) == "bad"
-    assert judge(Diagnosis(**{"chains found the same topics": False, "chains predict alike": True})) == "caution"
-    assert judge(Diagnosis(**{"chains found the same topics": False, "chains predict alike": False})) == "bad"
-    assert judge(Diagnosis(**{"chains found the same topics": False})) == "bad"
+    assert judge(Diagnosis("rely", "rely")) == "good"
+    assert judge(Diagnosis("rely", "cannot be known")) == "caution"
+    assert judge(Diagnosis("with care")) == "caution"
+    assert judge(Diagnosis("do not rely", "rely")) == "caution"
+    assert judge(Diagnosis("do not rely", "do not rely")) == "bad"
 
 
 def test_check_response_has_arviz_groups_and_can_fail(fit):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import textwrap
 import time
 from pathlib import Path
 
@@ -68,7 +69,7 @@ def _demo(out: str, seed: int) -> int:
 
     print("\nCan this posterior be trusted?")
     diagnosis = diagnostics.diagnose(fit, seed=seed)
-    print(f"  {diagnosis.verdict}\n")
+    print(textwrap.indent(diagnosis.verdict, "  ") + "\n")
     page = diagnostics.report(diagnosis, Path(out).with_suffix(".html"), seed=seed)
     print(
         f"\nSaved to {fit.save(out)}; read it back with topiczoo.inference.load. {time.perf_counter() - began:.0f} s in all."
