@@ -44,6 +44,7 @@ def test_read_csv_aligns_responses_with_the_documents_kept(tmp_path):
         ("text,label\nant,a,b,c\nant,a\n", {}, "table.csv|not a readable table|more cells"),
         ("text,label\nant,a\nant,a,b\n", {}, "table.csv|not a readable table|line 3"),
         ("", {}, "table.csv|not a readable table"),
+        ("text,label\n", {}, "table.csv|a header and no rows|at least one"),
     ],
 )
 def test_read_csv_names_what_is_wrong(tmp_path, content, options, words):
