@@ -188,7 +188,7 @@ def _read_new(csv: str, text: str, y: str | None, fit: Any) -> tuple[Any, Any]:
     """New documents in the words of a fit, and their responses."""
     from topiczoo import corpora
 
-    data = corpora.read_csv(csv, text, y=y, empty="keep", vocabulary=fit.vocabulary)
+    data: Any = corpora.read_csv(csv, text, y=y, empty="keep", vocabulary=fit.vocabulary)
     corpus, responses = data if y else (data, None)
     unknown = int((corpus.lengths == 0).sum())
     if unknown == len(corpus):
