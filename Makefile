@@ -34,7 +34,7 @@ $(VENV)/.stamp-bench: $(VENV)/.stamp-test
 	touch $@
 
 demo: $(VENV)/.stamp-test
-	$(BIN)/topiczoo demo
+	$(BIN)/topiczoo demo --force
 
 test: $(VENV)/.stamp-test
 	$(CACHE) $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not slow" --durations=12 $(PYTEST_ARGS)

@@ -6,5 +6,6 @@ if not __name__.startswith("topiczoo."):
 from .corpus import Corpus
 from .readers import read_csv, read_ldac
 from .reviews import load_reviews
+from .writers import write_csv
 
-__all__ = ["Corpus", "load_reviews", "read_csv", "read_ldac"]
+__all__ = ["Corpus", "load_reviews", "read_csv", "read_ldac", "write_csv"]

@@ -6,19 +6,33 @@ whole, positive, 32-bit counts in canonical order, on at least one document and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from scipy import sparse
-from sklearn.feature_extraction.text import CountVectorizer
+
+from .checks import (
+    canonical_counts,
+    check_covariates,
+    check_list,
+    check_names,
+    check_texts,
+    check_vocabulary,
+    first_few,
+    labelled_counts,
+    numbered,
+    require_columns,
+    vectorize,
+)
 
 if TYPE_CHECKING:
     from .layouts import Pairs
 
-_LARGEST_COUNT = np.iinfo(np.int32).max
+LONG = 0.1  # of all words in one document: it decides the topics
+FEWEST = 20  # documents: among fewer, such a share is nothing strange
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -30,10 +44,11 @@ class Corpus:
     Attributes
     ----------
     counts : csr_array of int32, [documents, terms]; sorted, no duplicates, no stored zeros.
-    vocabulary : array of str, the unique term behind each column.
-    names : array of str, one a document.
+    vocabulary : array of str objects, the unique term behind each column.
+    names : array of str objects, one a document.
     source_rows : array of int, for each document its row in the input. After `empty="drop"` or after
         slicing, `y[corpus.source_rows]` are the responses that belong to the documents still here.
+    num_dropped : how many empty rows of the input `empty="drop"` left out; `repr` tells it too.
     """
 
     counts: sparse.csr_array
@@ -41,6 +56,7 @@ class Corpus:
     names: np.ndarray
     source_rows: np.ndarray
     _covariates: pd.DataFrame
+    num_dropped: int = 0
 
     def __post_init__(self) -> None:
         stored = (self.counts.data, self.counts.indices, self.counts.indptr)
@@ -57,23 +73,26 @@ class Corpus:
         covariates: pd.DataFrame | Mapping[str, Any] | None = None,
         empty: str = "error",
     ) -> Corpus:
-        """Take a document-term matrix, dense or any scipy sparse format; the matrix is copied.
+        """Take a document-term matrix, dense, any scipy sparse format, or a DataFrame; the matrix is copied.
 
         Parameters
         ----------
         counts : [documents, terms], whole numbers of any numeric type.
-        vocabulary : the term behind each column; by default the column numbers "0", "1", ...
-        names : one a document; by default the row numbers "0", "1", ...
+        vocabulary : the term behind each column; by default a DataFrame's columns, or the numbers "0", "1", ...
+        names : one a document; by default a DataFrame's index, or the row numbers "0", "1", ... A name that two
+            documents have is warned of.
         covariates : a DataFrame, or a mapping from column name to values, with one row a document.
         empty : what to do with documents without tokens: "error", "drop" or "keep".
         """
         if empty not in ("error", "drop", "keep"):
             raise ValueError(f"empty is {empty!r}: choose 'error', 'drop' or 'keep'")
-        matrix = _canonical_counts(counts)
+        if isinstance(counts, pd.DataFrame):
+            counts, vocabulary, names = labelled_counts(counts, vocabulary, names)
+        matrix = canonical_counts(counts)
         num_documents, num_terms = matrix.shape
-        terms = _numbered(num_terms) if vocabulary is None else _check_vocabulary(vocabulary, num_terms)
-        labels = _numbered(num_documents) if names is None else _check_names(names, num_documents)
-        frame = pd.DataFrame(index=labels) if covariates is None else _check_covariates(covariates, labels)
+        terms = numbered(num_terms) if vocabulary is None else check_vocabulary(vocabulary, num_terms)
+        labels = numbered(num_documents) if names is None else check_names(names, num_documents)
+        frame = pd.DataFrame(index=labels) if covariates is None else check_covariates(covariates, labels)
         corpus = cls(matrix, terms, labels, np.arange(num_documents), frame)
         filled = corpus.lengths > 0
         if empty == "keep" or filled.all():
@@ -81,7 +100,7 @@ class Corpus:
         if empty == "error":
             raise ValueError(
                 f"{(~filled).sum()} of {num_documents} documents hold no term of the vocabulary "
-                f"({_first_few(corpus.names[~filled])}): pass empty='drop' to leave them out or "
+                f"({first_few(corpus.names[~filled])}): pass empty='drop' to leave them out or "
                 "empty='keep' to keep them"
             )
         if not filled.any():
@@ -89,7 +108,7 @@ class Corpus:
                 f"all {num_documents} documents are empty, so empty='drop' leaves none: check the "
                 "counts or texts, and the vocabulary"
             )
-        return corpus[filled]
+        return replace(corpus[filled], num_dropped=int((~filled).sum()))
 
     @classmethod
     def from_texts(
@@ -107,8 +126,8 @@ class Corpus:
         Its options (`min_df`, `max_df`, `stop_words`, `max_features`, `ngram_range`, ...) pass through.
         With a `vocabulary` only its terms are counted, in its order. The rest is as in `from_counts`.
         """
-        documents = _check_texts(texts, "texts")
-        counts, terms = _vectorize(documents, vocabulary, vectorizer_options)
+        documents = check_texts(texts, "texts")
+        counts, terms = vectorize(documents, vocabulary, vectorizer_options)
         return cls.from_counts(counts, terms, names=names, covariates=covariates, empty=empty)
 
     @classmethod
@@ -134,7 +153,7 @@ class Corpus:
         carried = list(covariates or [])
         require_columns(frame, text=[text], names=[] if names is None else [names], covariates=carried)
         return cls.from_texts(
-            _check_texts(frame[text], f"frame[{text!r}]"),
+            check_texts(frame[text], f"frame[{text!r}]"),
             vocabulary=vocabulary,
             names=None if names is None else frame[names],
             covariates=frame[carried],
@@ -169,7 +188,7 @@ class Corpus:
                     )
         if vocabulary is None and documents and not any(documents):
             raise ValueError(f"tokens is empty in all {len(documents)} documents: give at least one token")
-        counts, terms = _vectorize(documents, vocabulary, {"analyzer": list, "token_pattern": None})
+        counts, terms = vectorize(documents, vocabulary, {"analyzer": list, "token_pattern": None})
         return cls.from_counts(counts, terms, names=names, covariates=covariates, empty=empty)
 
     @classmethod
@@ -254,8 +273,9 @@ class Corpus:
 
     def __repr__(self) -> str:
         sizes = f"{self.num_documents} documents, {self.num_terms} terms, {self.num_tokens} tokens"
+        dropped = f", {self.num_dropped} empty rows dropped" if self.num_dropped else ""
         columns = list(self._covariates.columns)
-        return f"Corpus({sizes}, covariates {columns})" if columns else f"Corpus({sizes})"
+        return f"Corpus({sizes}{dropped}" + (f", covariates {columns})" if columns else ")")
 
     def __getitem__(self, rows: Any) -> Corpus:
         """The documents at `rows`: an integer, a slice, integers (repeats allowed) or a boolean mask.
@@ -282,6 +302,7 @@ class Corpus:
             names=self.names[chosen],
             source_rows=self.source_rows[chosen],
             _covariates=self._covariates.iloc[chosen],
+            num_dropped=0,
         )
 
     def tokens(self) -> tuple[np.ndarray, np.ndarray]:
@@ -300,7 +321,7 @@ class Corpus:
         Terms it does not know are dropped, terms new to this corpus get columns of zeros, and documents
         that become empty are kept, so that predictions line up with the documents asked for.
         """
-        terms = _check_vocabulary(vocabulary)
+        terms = check_vocabulary(vocabulary)
         column_of = pd.Index(terms).get_indexer(pd.Index(self.vocabulary))
         pairs = self.counts.tocoo()
         column = column_of[pairs.col]
@@ -308,128 +329,16 @@ class Corpus:
         counts = sparse.coo_array(
             (pairs.data[known], (pairs.row[known], column[known])), shape=(self.num_documents, len(terms))
         )
-        return replace(self, counts=_canonical_counts(counts), vocabulary=terms)
+        return replace(self, counts=canonical_counts(counts), vocabulary=terms)
 
 
-def require_columns(frame: pd.DataFrame, **wanted: Sequence[str]) -> None:
-    """Refuse columns that the frame lacks; each keyword is an argument and the columns it asks for."""
-    for argument, columns in wanted.items():
-        for column in columns:
-            if column not in frame.columns:
-                raise ValueError(
-                    f"{argument} asks for column {column!r}, which is not there: the columns are {list(frame.columns)}"
-                )
-
-
-def _canonical_counts(counts: Any) -> sparse.csr_array:
-    """A checked int32 copy in canonical CSR. Float64 on the way: it holds every valid count exactly."""
-    try:
-        table = counts if sparse.issparse(counts) else np.asarray(counts)
-    except ValueError:
-        raise ValueError("counts has rows of different lengths: give a rectangular table") from None
-    if table.dtype.kind not in "buif":
-        raise TypeError(f"counts has dtype {table.dtype}: give numbers, for example counts.astype(int)")
-    if table.ndim != 2:
-        raise ValueError(
-            f"counts has {table.ndim} dimension(s), shape {table.shape}: give a table [documents, terms], "
-            "for one document counts.reshape(1, -1)"
-        )
-    if 0 in table.shape:
-        what = "documents" if table.shape[0] == 0 else "terms, so the vocabulary is empty"
-        raise ValueError(f"counts of shape {table.shape} holds no {what}: give at least one")
-    matrix = sparse.csr_array(table.astype(np.float64))
-    matrix.sum_duplicates()
-    matrix.eliminate_zeros()
-    values = matrix.data
-    for bad, problem, mend in (
-        (~np.isfinite(values), "not a finite number", "replace missing counts by 0 or drop the document"),
-        (values < 0, "negative", "counts start at 0"),
-        (values != np.floor(values), "not a whole number", "give raw counts, not weights such as tf-idf"),
-        (values > _LARGEST_COUNT, f"above {_LARGEST_COUNT}, the largest 32-bit count", "rescale the counts"),
-    ):
-        if bad.any():
-            first = int(np.argmax(bad))
-            row = int(np.searchsorted(matrix.indptr, first, side="right")) - 1
-            where = f"counts[{row}, {matrix.indices[first]}]"
-            raise ValueError(f"{where} is {values[first]:.15g}, which is {problem}: {mend}")
-    return matrix.astype(np.int32)
-
-
-def _numbered(size: int) -> np.ndarray:
-    return np.arange(size).astype(str)
-
-
-def _first_few(values: Iterable[Any]) -> str:
-    shown = [str(value) for value in values]
-    return ", ".join(shown[:5]) + (", ..." if len(shown) > 5 else "")
-
-
-def check_list(values: Any, argument: str, wanted: str) -> list[Any]:
-    """A list, unless it would come from splitting a string or from something without an order."""
-    scattered = (str, bytes, Mapping, Set, pd.DataFrame)
-    if isinstance(values, scattered) or not isinstance(values, Iterable):
-        shown = f" {values[:40]!r}" if isinstance(values, str) else ""
-        raise TypeError(f"{argument} is a {type(values).__name__}{shown}: give {wanted}")
-    return list(values)
-
-
-def _check_vocabulary(vocabulary: Iterable[str], size: int | None = None) -> np.ndarray:
-    terms = check_list(vocabulary, "vocabulary", "a list of unique terms")
-    if not terms:
-        raise ValueError("vocabulary is empty: give at least one term")
-    for position, term in enumerate(terms):
-        if not isinstance(term, str):
-            raise TypeError(f"vocabulary[{position}] is {term!r}: every term must be a string")
-    if size is not None and len(terms) != size:
-        raise ValueError(f"vocabulary has {len(terms)} terms for {size} columns of counts: give one a column")
-    index = pd.Index(terms)
-    if not index.is_unique:
-        repeated = _first_few(index[index.duplicated()].unique())
-        raise ValueError(f"vocabulary holds duplicate terms ({repeated}): give each term one column")
-    return np.asarray(terms, dtype=np.str_)
-
-
-def _check_names(names: Iterable[Any], size: int) -> np.ndarray:
-    labels = check_list(names, "names", "a list of document names")
-    if len(labels) != size:
-        raise ValueError(f"names has {len(labels)} entries for {size} documents: give one name a document")
-    return np.asarray([str(label) for label in labels], dtype=np.str_)
-
-
-def _check_covariates(covariates: Any, names: np.ndarray) -> pd.DataFrame:
-    if not isinstance(covariates, pd.DataFrame | Mapping):
-        raise TypeError(f"covariates is a {type(covariates).__name__}: give a DataFrame, one row a document")
-    frame = pd.DataFrame(covariates)
-    if len(frame) != len(names):
-        raise ValueError(f"covariates has {len(frame)} rows for {len(names)} documents: give one row each")
-    return frame.set_axis(names, axis=0).copy()
-
-
-def _check_texts(texts: Any, argument: str) -> list[str]:
-    documents = check_list(texts, argument, "a list of strings, one a document")
-    for row, text in enumerate(documents):
-        if isinstance(text, str):
-            continue
-        if pd.api.types.is_scalar(text) and pd.isna(text):
-            raise ValueError(f"{argument} is missing ({text!r}) in row {row}: drop that row or fill it")
-        raise TypeError(f"{argument} is a {type(text).__name__} in row {row}: every text must be a string")
-    return documents
-
-
-def _vectorize(
-    documents: list[Any], vocabulary: Iterable[str] | None, options: dict[str, Any]
-) -> tuple[sparse.csr_matrix, np.ndarray]:
-    """Counts and terms of documents, by scikit-learn's vectoriser."""
-    if not documents:
-        raise ValueError("the corpus is empty, it holds no documents: give at least one")
-    allowed = set(CountVectorizer().get_params()) - {"vocabulary", "input"}
-    if unknown := sorted(set(options) - allowed):
-        raise TypeError(f"no vectorizer option is called {unknown[0]!r}: choose from {sorted(allowed)}")
-    terms = None if vocabulary is None else _check_vocabulary(vocabulary)
-    vectorizer = CountVectorizer(vocabulary=terms, **options)
-    try:
-        counts = vectorizer.fit_transform(documents)
-    except ValueError as error:
-        reason = str(error).rstrip(".")
-        raise ValueError(f"texts cannot be counted with options {options} ({reason}): change either") from None
-    return counts, vectorizer.get_feature_names_out()
+def long_document(corpus: Corpus) -> str | None:
+    """A sentence on a document that holds more than a tenth of all words, if there is one among at least twenty."""
+    shares = corpus.lengths / max(corpus.num_tokens, 1)
+    longest = int(np.argmax(shares))
+    if len(corpus) < FEWEST or shares[longest] <= LONG:
+        return None
+    return (
+        f"corpus holds document {corpus.names[longest]!r} with {shares[longest]:.0%} of all words, which may decide the "
+        "topics alone; cut it into parts, or leave it out."
+    )

@@ -11,7 +11,8 @@ from typing import Any, overload
 import numpy as np
 import pandas as pd
 
-from .corpus import Corpus, check_list, require_columns
+from .checks import check_list, require_columns
+from .corpus import Corpus
 
 _MISSING = ["", "NA", "N/A", "NaN", "nan", "null"]
 _SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
@@ -89,7 +90,9 @@ def read_csv(
     except ValueError as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"path {str(path)!r} is not a readable table ({reason}): mend the file") from None
-    require_columns(frame, y=[] if y is None else [y])
+    require_columns(frame, text=[text], y=[] if y is None else [y])
+    if frame.empty:
+        raise ValueError(f"path {str(path)!r} holds a header and no rows: give at least one document")
     corpus = Corpus.from_frame(frame, text, names=names, covariates=covariates, empty=empty, **vectorizer_options)
     return corpus if y is None else (corpus, _responses(frame[y])[corpus.source_rows])
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pandas as pd
 import xarray as xr
@@ -47,7 +48,7 @@ def to_datatree(fit: Fit) -> xr.DataTree:
     words = {"word_document": pairs.row, "word_term": pairs.col, "word_count": pairs.data}
     groups["constant_data"] = xr.Dataset(
         {name: ("pair", np.asarray(value, np.int32)) for name, value in words.items()},
-        coords={"term": fit.vocabulary.astype(str), "document": fit.document_names.astype(str)},
+        coords={"term": fit.vocabulary, "document": fit.document_names},
     )
     tree = xr.DataTree.from_dict(groups)
     tree.attrs = {"inference_library": "topiczoo", "story": fit.story.name, "engine": fit.engine}
@@ -131,7 +132,8 @@ def load(path: str | Path, story: str | Callable | None = None, **arguments: Any
     if not path.is_file():
         raise FileNotFoundError(f"path {str(path)!r} is no file; give one written by Fit.save.")
     try:
-        tree = xr.open_datatree(path, engine="h5netcdf")
+        # xarray would give each term and name the room of the longest: these are read below
+        tree = xr.open_datatree(path, engine="h5netcdf", drop_variables=["term", "document"])
         tree = tree.load()
         tree.close()
     except Exception as error:
@@ -158,7 +160,7 @@ def load(path: str | Path, story: str | Callable | None = None, **arguments: Any
     }
     return Fit(
         bound,
-        _read_corpus(tree),
+        _read_corpus(tree, path),
         groups["posterior"],
         y=_read_responses(tree),
         engine=tree.attrs["engine"],
@@ -170,9 +172,11 @@ def load(path: str | Path, story: str | Callable | None = None, **arguments: Any
     )
 
 
-def _read_corpus(tree: xr.DataTree) -> Corpus:
+def _read_corpus(tree: xr.DataTree, path: Path) -> Corpus:
     words = tree["constant_data"]
-    vocabulary, names = np.asarray(words["term"].values, str), np.asarray(words["document"].values, str)
+    with h5py.File(path) as file:
+        vocabulary, names = (file["constant_data"][name].asstr()[...] for name in ("term", "document"))
+    names.flags.writeable = False  # as those of the corpus that was fitted, in which they may repeat
     places = np.asarray(words["word_document"]), np.asarray(words["word_term"])
     counts = sparse.coo_array((np.asarray(words["word_count"]), places), shape=(len(names), len(vocabulary)))
     stored = tree.attrs.get("covariates")

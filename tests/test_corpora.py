@@ -1,11 +1,14 @@
 """The Corpus: every way in, slicing, and one clear sentence for every kind of bad input."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
 
 from topiczoo.corpora import Corpus
+from topiczoo.corpora.corpus import long_document
 
 TABLE = np.array([[2, 0, 1], [0, 3, 0], [1, 1, 1]])
 TERMS = ["ant", "bee", "cat"]
@@ -74,6 +77,43 @@ def test_from_counts_copies_and_leaves_its_input_writeable():
     assert_is_table(corpus)
 
 
+@pytest.mark.parametrize("convert", [lambda frame: frame, lambda frame: frame.astype(pd.SparseDtype(int, 0)),
+                                     lambda frame: frame.astype("Int64"), lambda frame: frame.astype(float)])  # fmt: skip
+def test_from_counts_takes_terms_and_names_from_a_frame(convert):
+    frame = convert(pd.DataFrame(TABLE, index=["x", "y", "z"], columns=TERMS))
+    corpus = Corpus.from_counts(frame)
+    assert_is_table(corpus)
+    assert corpus.names.tolist() == ["x", "y", "z"]
+    told = Corpus.from_counts(frame, ["a", "b", "c"], names=[1, 2, 3])
+    assert told.vocabulary.tolist() == ["a", "b", "c"] and told.names.tolist() == ["1", "2", "3"]
+    unnamed = Corpus.from_counts(frame.reset_index(drop=True))  # whose index only numbers the rows
+    assert unnamed.names.tolist() == ["0", "1", "2"] and unnamed.vocabulary.tolist() == TERMS
+    assert Corpus.from_counts(frame.reset_index(drop=True)[1:]).names.tolist() == ["1", "2"]
+
+
+def test_a_sparse_frame_stays_sparse(monkeypatch):
+    frame = pd.DataFrame.sparse.from_spmatrix(sparse.csr_array(TABLE), columns=TERMS)
+    monkeypatch.setattr(pd.DataFrame, "to_numpy", None)
+    monkeypatch.setattr(pd.DataFrame, "__array__", None)
+    assert_is_table(Corpus.from_counts(frame))
+
+
+def test_a_long_term_or_name_takes_no_room_from_the_others():
+    corpus = Corpus.from_tokens([["ant"] * 2, ["b" * 5000]], names=["x", "y" * 5000])
+    assert corpus.vocabulary.nbytes == corpus.names.nbytes == 16 and corpus.vocabulary.tolist() == ["ant", "b" * 5000]
+    assert {type(term) for term in Corpus.from_counts(TABLE, np.array(TERMS)).vocabulary} == {str}
+
+
+def test_names_that_repeat_are_told_once():
+    with pytest.warns(UserWarning, match=r"names holds duplicates \(x\): give each") as told:
+        corpus = Corpus.from_counts(TABLE, names=["x", "y", "x"])
+    assert len(told) == 1 and corpus.names.tolist() == ["x", "y", "x"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Corpus.from_counts(TABLE, names=corpus.names)  # of the same documents
+        assert some_corpus()[[0, 0, 1]].names.tolist() == ["x", "x", "y"]
+
+
 def test_from_texts_counts_words_and_passes_options_on():
     assert_is_table(Corpus.from_texts(TEXTS))
     assert_is_table(Corpus.from_texts(pd.Series(TEXTS, index=[5, 6, 7])))
@@ -123,6 +163,17 @@ def test_sizes_lengths_and_repr(corpus):
     assert corpus.lengths.dtype == np.int64
     assert repr(corpus) == "Corpus(3 documents, 3 terms, 9 tokens, covariates ['year'])"
     assert repr(Corpus.from_counts(TABLE)) == "Corpus(3 documents, 3 terms, 9 tokens)"
+
+
+def test_a_document_with_more_than_a_tenth_of_all_words_is_named():
+    table = np.ones((20, 2), int)
+    table[3, 0] = 3  # 4 of 42 words
+    names = [f"d{row}" for row in range(20)]
+    assert long_document(Corpus.from_counts(table, names=names)) is None
+    table[3, 0] = 11  # 12 of 50
+    sentence = long_document(Corpus.from_counts(table, names=names))
+    assert sentence.startswith("corpus holds document 'd3' with 24% of all words") and "leave it out" in sentence
+    assert long_document(Corpus.from_counts(table[:19])) is None  # too few documents to speak of
 
 
 def test_lengths_do_not_overflow():
@@ -205,6 +256,8 @@ def test_empty_documents_are_refused_dropped_or_kept():
     assert dropped.covariates["year"].tolist() == [2, 4]
     assert dropped.source_rows.tolist() == [1, 3]
     assert dropped[1].source_rows.tolist() == [3]
+    assert repr(dropped) == "Corpus(2 documents, 2 terms, 6 tokens, 2 empty rows dropped, covariates ['year'])"
+    assert dropped.num_dropped == 2 and dropped[1].num_dropped == 0
     kept = Corpus.from_counts(table, empty="keep")
     assert kept.lengths.tolist() == [0, 3, 0, 3]
     assert kept.source_rows.tolist() == [0, 1, 2, 3]

@@ -69,6 +69,24 @@ BAD = {
         TypeError,
         "vocabulary[1]|7|string",
     ),
+    "NUL in a term": (
+        lambda: Corpus.from_tokens([["ant", "b\0b"]]),
+        ValueError,
+        "vocabulary[1]|'b\\x00b'|NUL|replace",
+    ),
+    "half a character": (lambda: Corpus.from_tokens([["\ud800"]]), ValueError, "vocabulary[0]|surrogate|replace"),
+    "NUL in a name": (lambda: Corpus.from_counts(TABLE, names="x y z\0".split()), ValueError, "names[2]|NUL|replace"),
+    "columns twice": (
+        lambda: Corpus.from_counts(pd.DataFrame(TABLE, columns=["a", "b", "a"])),
+        ValueError,
+        "vocabulary|duplicate|(a)",
+    ),
+    "frame with a gap": (
+        lambda: Corpus.from_counts(pd.DataFrame({"a": pd.array([1, None], dtype="Int64")})),
+        ValueError,
+        "counts[1, 0]|nan|finite",
+    ),
+    "frame with words": (lambda: Corpus.from_counts(FRAME), TypeError, "counts|object|astype(int)"),
     "vocabulary string": (lambda: Corpus.from_counts(TABLE, "abc"), TypeError, "vocabulary|'abc'|list"),
     "vocabulary set": (lambda: Corpus.from_counts(TABLE, set(TERMS)), TypeError, "vocabulary|set|list"),
     "names length": (
@@ -146,6 +164,3 @@ def test_bad_input_gets_one_clear_sentence(case):
     for word in words.split("|"):
         assert word in message
     assert "\n" not in message
-
-
-# --- readers

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
+import warnings
+
 import numpy as np
 import pytest
 import stories
@@ -245,3 +248,17 @@ def test_arguments_of_every_kind_are_saved(tmp_path):
     with pytest.raises(ValueError, match=r"given as response to the story .* pass it: load\(path, response=...\)"):
         inference.load(tmp_path / "fit.nc")
     assert inference.load(tmp_path / "fit.nc", response=a_response).story.arguments == {"response": a_response}
+
+
+def test_a_long_term_takes_no_room_from_the_others_on_disk_and_back(tmp_path):
+    terms = [*(f"term{i}" for i in range(999)), "x" * 5000]  # 20 MB where all have the width of the longest
+    corpus = corpora.Corpus.from_counts(np.ones((2, 1000), int), terms, names=["a", "b"])[[0, 0]]
+    fit = fit_of(models.lda, {"beta": np.full((1, 2, 2, 1000), 1e-3, np.float32)}, corpus, num_topics=2)
+    tracemalloc.start()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # of names that repeat nothing is said again
+        loaded = inference.load(fit.save(tmp_path / "fit.nc")).corpus
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert loaded.vocabulary.tolist() == terms and loaded.names.tolist() == ["a", "a"]
+    assert most < 5e6

@@ -44,6 +44,7 @@ def test_read_csv_aligns_responses_with_the_documents_kept(tmp_path):
         ("text,label\nant,a,b,c\nant,a\n", {}, "table.csv|not a readable table|more cells"),
         ("text,label\nant,a\nant,a,b\n", {}, "table.csv|not a readable table|line 3"),
         ("", {}, "table.csv|not a readable table"),
+        ("text,label\n", {}, "table.csv|a header and no rows|at least one"),
     ],
 )
 def test_read_csv_names_what_is_wrong(tmp_path, content, options, words):
@@ -117,3 +118,18 @@ def test_read_ldac_misses_the_vocabulary_file(tmp_path):
     path.write_text("1 0:1\n")
     with pytest.raises(FileNotFoundError, match=r"vocabulary .*terms\.txt"):
         corpora.read_ldac(path, tmp_path / "terms.txt")
+
+
+def test_write_csv_keeps_spreadsheets_from_running_texts(tmp_path):
+    names = pd.Index(["=1+1", "-5", "a=b", "\tx", "@me", "-5+cmd"], name="document")
+    frame = pd.DataFrame({"label": ["+yes", "no", "\rno", "-no", "", "no"], "=low": [-1.5, 2, 0, 0, 0, 1]}, index=names)
+    path = tmp_path / "table.csv"
+    corpora.write_csv(frame, path)
+    found = pd.read_csv(path, keep_default_na=False, dtype={"document": str})
+    assert found.columns.tolist() == ["document", "label", "'=low"]
+    assert found["document"].tolist() == ["'=1+1", "-5", "a=b", "'\tx", "'@me", "'-5+cmd"]
+    assert found["label"].tolist() == ["'+yes", "no", "'\rno", "'-no", "", "no"]
+    assert found["'=low"].tolist() == [-1.5, 2, 0, 0, 0, 1]
+    corpora.write_csv(frame, path, raw=True)
+    raw = pd.read_csv(path, keep_default_na=False, dtype={"document": str}, index_col="document")
+    pd.testing.assert_frame_equal(raw, frame, check_index_type=False)
