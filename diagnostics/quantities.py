@@ -57,7 +57,7 @@ def _predictions(fit: Fit, number: int, seed: int) -> list[Series]:
         return []
     rows = np.random.default_rng(seed).choice(len(fit.corpus), min(number, len(fit.corpus)), replace=False)
     rows = np.sort(rows)
-    predicted = fit.predict(fit.corpus[rows], seed=seed)
+    predicted = fit.predict(fit.corpus[rows], seed=seed, calibrate=False)  # of the draws themselves
     parts = predicted if isinstance(predicted, dict) else {predicted.site: predicted}
     found = []
     for name, prediction in parts.items():

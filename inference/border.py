@@ -93,7 +93,7 @@ def refuse_improper(reading: Reading, engine: str) -> None:
 def check_counts(**counts: Any) -> None:
     """Numbers of draws, chains, steps: whole, and at least 1 (warm-up may be 0); thinning divides the draws."""
     for name, value in counts.items():
-        least = 0 if name == "num_warmup" else 1
+        least = 0 if name in ("num_warmup", "num_burn") else 1
         if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
             raise ValueError(f"{name} is {value!r}; give a whole number of at least {least}.")
     if counts.get("num_samples", 0) % counts.get("thinning", 1):

@@ -135,7 +135,7 @@ def error(prediction: Prediction, y: np.ndarray) -> float:
 
 
 def select(
-    fit: Fit, rule: str = "projection", *, keep: int | float | None = None, intercept: bool = False,
+    fit: Fit, rule: str = "projection", *, keep: int | float | None = None, intercept: bool = True,
     probability: float = 0.9, chain: int | None = None, site: str | None = None,
 ) -> Selection:  # fmt: skip
     """Keep the topics that count for the response and set the coefficients of the others to 0.
@@ -151,8 +151,8 @@ def select(
         for "interval", which then keeps as many as pass, and for "projection", which then keeps as few as explain 95% of
         what all topics explain of the fit's own predictions.
     intercept
-        Whether topics that are not kept have one number in common in the place of 0. Shares of topics sum to 1, so that
-        this is an intercept.
+        Whether topics that are not kept have one number in common, by default, or 0. Shares of topics sum to 1, so that
+        this number is an intercept; with 0 a document of none of the kept topics has the response 0, whatever its mean.
     chain
         Topics of different chains are different topics, so one chain is summarised: by default the one whose kept topics
         predict the responses of the fitted documents best from their words. (The most probable one would be chosen by its
