@@ -19,7 +19,7 @@ from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Documents, documents
 
 from .blocks import LabelBlock
-from .border import check_counts
+from .border import check_counts, check_share
 from .folding import Folding, responses
 from .intervals import Calibration, bounds, calibrated
 from .labels import codes_of
@@ -83,8 +83,7 @@ class Prediction:
 
     def interval(self, probability: float = 0.9) -> np.ndarray:
         """Central predictive interval, [documents, ..., 2]; calibrated where the prediction is."""
-        if not 0 < probability < 1:
-            raise ValueError(f"probability is {probability!r}; give a number between 0 and 1.")
+        check_share(probability=probability)
         if self.calibration is None:
             while self.unsaid and self.probabilities is None:
                 warnings.warn(self.unsaid.pop(), stacklevel=2)
@@ -97,6 +96,7 @@ class Prediction:
 
         Where the model's own numbers are no probabilities and are not calibrated, their columns are share(class).
         """
+        check_share(probability=probability)
         index = pd.Index(self.names, name="document")
         if self.probabilities is not None and self.probabilities.ndim == 2:
             names = range(self.probabilities.shape[1]) if self.classes is None else self.classes
