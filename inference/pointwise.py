@@ -105,7 +105,9 @@ def pointwise(
         stacked = np.stack([part[name] for part, _ in parts]).astype(float)
         unlabelled = np.isnan(values.reshape(len(corpus), -1)).all(1)
         logs[name] = np.where(unlabelled, np.nan, stacked).reshape(len(folding.chains), -1, len(corpus))
-    told = {name: as_prediction(name, corpus, [part[name] for _, part in parts], blind) for name in parts[0][1]}
+    told = {}
+    if blind is not None:
+        told = {name: as_prediction(name, corpus, [part[name] for _, part in parts], blind) for name in parts[0][1]}
     return Pointwise(logs, values_of, told)
 
 

