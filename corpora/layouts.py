@@ -160,7 +160,7 @@ def token_blocks(corpus: Corpus) -> Blocks:
     start = np.cumsum(depth, 1) - depth
 
     _, term = corpus.tokens()
-    terms = np.full((shards, depth.sum(1).max(), width), corpus.num_terms, np.int32)
+    terms = np.full((shards, max(depth.sum(1).max(), 1), width), corpus.num_terms, np.int32)
     shard, block, lane = np.nonzero(inside)
     repeats = in_lane[shard, block, lane]
     position = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)

@@ -10,10 +10,12 @@ from scipy.special import logsumexp
 
 from topiczoo.corpora import Corpus
 from topiczoo.inference.pointwise import pointwise
+from topiczoo.inference.prediction import by_fitted
 
 if TYPE_CHECKING:
     from topiczoo.inference import Fit
 
+TINY = 1e-30  # a probability that is not told from 0
 MEANINGS = {
     "r2": "1 - squared error of the predictive mean / that of the mean of these responses",
     "rmse": "root of the mean squared error of the predictive mean",
@@ -35,22 +37,21 @@ def scores(
     Rows are r2, rmse, mae, log_score, crps, coverage_50 and coverage_90 for a number, accuracy, brier and log_score for
     a class; with several responses, or one of several parts, the index has the response in front. Columns are the value,
     its standard error over documents (R^2: jackknife; NaN where one document cannot tell) and the meaning. Unlabelled
-    documents are skipped. R^2 of responses that do not vary is NaN: there is nothing to explain.
+    documents are skipped. R^2 of responses that do not vary is NaN: there is nothing to explain. The log score is the
+    logarithm of the mean density over draws and topics; that of a class and its Brier score are of the probabilities that
+    ``fit.predict`` gives.
     """
     settings: dict[str, Any] = {"most_draws": most_draws, "num_burn": num_burn, "seed": seed}
-    found = pointwise(fit, test, y_test, **settings)
-    predictions: Any = fit.predict(test, **settings)
-    if not isinstance(predictions, dict):
-        predictions = {predictions.site: predictions}
+    found = pointwise(fit, test, y_test, inner=None, predictions=True, **settings)
     frames = {}
-    for name, prediction in predictions.items():
+    for name, own in found.predictions.items():
         if name not in found.observed:  # y_test need not have all of them
             continue
-        truth = found.observed[name]
+        truth, prediction = found.observed[name], by_fitted(fit, own, seed=seed)
         logs = found.log_likelihood[name]
         log_density = logsumexp(logs, axis=(0, 1)) - np.log(logs.shape[0] * logs.shape[1])
         if prediction.probabilities is not None and prediction.probabilities.ndim == 2:
-            frames[name] = class_scores(truth, prediction.code, prediction.probabilities, log_density)
+            frames[name] = class_scores(truth, prediction.code, prediction.probabilities)
         elif truth.ndim == 1:
             frames[name] = real_scores(truth, prediction.mean, prediction.draws, log_density)
         else:
@@ -88,7 +89,7 @@ def real_scores(y: np.ndarray, mean: np.ndarray, draws: np.ndarray, log_density:
     return frame
 
 
-def class_scores(y: np.ndarray, code: np.ndarray, probabilities: np.ndarray, log_density: np.ndarray) -> pd.DataFrame:
+def class_scores(y: np.ndarray, code: np.ndarray, probabilities: np.ndarray) -> pd.DataFrame:
     """Scores of a class: y and the class decided on [documents] counted from 0, probabilities [documents, classes]."""
     labelled = _labelled(y)
     label, probabilities = y[labelled].astype(int), probabilities[labelled].astype(float)
@@ -96,7 +97,7 @@ def class_scores(y: np.ndarray, code: np.ndarray, probabilities: np.ndarray, log
     return _frame({
         "accuracy": _share(code[labelled] == label),
         "brier": _mean(((probabilities - outcome) ** 2).sum(1)),
-        "log_score": _mean(log_density[labelled]),
+        "log_score": _mean(np.log(np.maximum(probabilities[np.arange(len(label)), label], TINY))),
     })  # fmt: skip
 
 

@@ -152,6 +152,13 @@ def refuse_too_large(reading: Reading) -> None:
         )
 
 
+def check_share(**shares: Any) -> None:
+    """Probabilities of intervals: between 0 and 1."""
+    for name, value in shares.items():
+        if not 0 < value < 1:
+            raise ValueError(f"{name} is {value!r}; give a number between 0 and 1.")
+
+
 def check_counts(**counts: Any) -> None:
     """Numbers of draws, chains, steps: whole, and at least 1 (warm-up may be 0); thinning divides the draws."""
     for name, value in counts.items():

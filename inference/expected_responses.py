@@ -6,7 +6,6 @@ asked of E[y | words, draw]: it has no noise of its own that would hide how the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
@@ -50,7 +49,7 @@ def expected_responses(fit: Fit, corpus: Corpus, *, most_draws: int = 400, seed:
         found = [classes.part(jax.random.fold_in(key, i), values, 1) for i, values in points]
         parts = jax.tree.map(lambda *each: np.stack(each), *found)
     else:
-        draws, compiled = fit.global_draws(most_draws), _through_draws(folding)
+        draws, compiled = fit.global_draws(most_draws), folding.compiled(_through_draws)
         found = [
             compiled(
                 folding.data, jax.random.fold_in(key, chain), {name: value[chain] for name, value in draws.items()}
@@ -61,18 +60,15 @@ def expected_responses(fit: Fit, corpus: Corpus, *, most_draws: int = 400, seed:
     return {name: _expected(part, len(folding.chains)) for name, part in parts.items()}
 
 
-def _through_draws(folding: Folding) -> Callable:
+def _through_draws(folding: Folding, data: tuple, key: jax.Array, draws: dict[str, jax.Array]) -> dict[str, dict]:
     """The responses at all draws of a chain, one after the other: one program, so that documents travel to it once."""
 
-    def through(data: tuple, key: jax.Array, draws: dict[str, jax.Array]) -> dict[str, dict]:
-        def one(drawn: tuple) -> dict[str, dict]:
-            key, values = drawn
-            theta, zbar = folding.expected_topics(data, values)
-            return respond(folding, key, data[0], zbar, {**values, folding.reading.theta: theta}, 1)
+    def one(drawn: tuple) -> dict[str, dict]:
+        key, values = drawn
+        theta, zbar = folding.expected_topics(data[0], values)
+        return respond(folding, key, data[0], zbar, {**values, folding.reading.theta: theta}, 1)
 
-        return jax.lax.map(one, (jax.random.split(key, len(next(iter(draws.values())))), draws))
-
-    return jax.jit(through)
+    return jax.lax.map(one, (jax.random.split(key, len(next(iter(draws.values())))), draws))
 
 
 def _expected(part: dict[str, np.ndarray], num_chains: int) -> Expected:

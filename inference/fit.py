@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 
 RAISED = 1e-3  # of a component's largest deviation: a smaller one is a zero that was not quite reached
+NARROW = (
+    "Intervals of a fit by {} are too narrow, those of 90% may hold 80%: a variational posterior leaves out much of what is "
+    "not known; give predict documents set aside, calibrate=(corpus, y), or fit by gibbs."
+)
 STATISTIC_DIMS: dict[str, tuple[str | None, ...]] = {"usage": ("topic",)}  # axes of statistics, beside chain and draw
 
 
@@ -68,6 +72,13 @@ class Fit:
         self.snapshot_index = np.arange(0) if snapshot_index is None else np.asarray(snapshot_index)
         self.info = dict(info or {})
         self.importance_ratios: Callable[[], tuple[np.ndarray, np.ndarray | None]] | None = None
+        self.compiled: dict[Any, Any] = {}  # what prediction has compiled
+        self.temperatures: dict[tuple[str, str], float | None] = {}  # of classes, see inference.probabilities
+        self.unsaid = [NARROW.format(engine)] if engine in ("vem", "svi") else []  # warnings, each said once
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy starts without what prediction has made: its draws may be changed, and it may be sent elsewhere."""
+        return {**self.__dict__, "compiled": {}, "temperatures": {}}
 
     def __repr__(self) -> str:
         chains, draws = next(iter({**self.snapshots, **self.draws}.values())).shape[:2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from .reading import Reading
 from .running import Story
 from .sharding import by_threads, side_by_side
 from .soft_sweep import expected_counts, soft_sweeps
-from .sweep import read_weights, sweep
+from .sweep import CHUNK, read_weights, sweep
 from .word_steps import by_document
 
 if TYPE_CHECKING:
@@ -31,13 +32,24 @@ if TYPE_CHECKING:
 
 AT_ONCE = 16  # posterior draws that threads share out together
 CENTRING = 10  # steps to the expected counts of topics
+MOST_COMPILED = 16  # functions kept with a fit
 
 
 def known_words(fit: Fit, corpus: Corpus) -> Corpus:
     """The corpus over the fit's vocabulary; words that the fit has not seen are left out."""
     if not isinstance(corpus, Corpus):
         raise TypeError(f"corpus is a {type(corpus).__name__}; make a Corpus of it, e.g. Corpus.from_counts(counts).")
-    return corpus if np.array_equal(corpus.vocabulary, fit.vocabulary) else corpus.with_vocabulary(fit.vocabulary)
+    if np.array_equal(corpus.vocabulary, fit.vocabulary):
+        return corpus
+    if not np.isin(corpus.vocabulary, fit.vocabulary).any():
+        theirs, ours = (
+            ", ".join(map(repr, np.asarray(terms)[:3].tolist())) for terms in (corpus.vocabulary, fit.vocabulary)
+        )
+        raise ValueError(
+            f"corpus has the terms {theirs}, ... and the fit {ours}, ..., not one in common; make the corpus with the "
+            "fit's vocabulary, e.g. Corpus.from_counts(counts, fit.vocabulary)."
+        )
+    return corpus.with_vocabulary(fit.vocabulary)
 
 
 def responses(reading: Reading) -> list[str]:
@@ -52,6 +64,7 @@ class Folding:
     """Sweeps of the topics of some documents, theta integrated out and no response seen, at each posterior draw.
 
     ``data``, the documents and their responses, is handed to ``step`` as an argument: compiled code must not hold it.
+    What is compiled stays with the fit, so that new documents of the same shapes need not wait for it again.
     """
 
     def __init__(self, fit: Fit, corpus: Corpus, y: Any = None, *, chains: Sequence[int] | None = None) -> None:
@@ -70,27 +83,40 @@ class Folding:
         self.deepest = int(np.max(self.corpus.blocks.depth)) if self.corpus.blocks else 0
         self.data = self.corpus, jax.tree.map(jnp.asarray, y)
 
+    def compiled(self, function: Callable, *fixed: Any) -> Callable:
+        """``function(folding, *fixed, ...)`` as a function of the rest, compiled; it must not read the folding's data."""
+        of_y = jax.tree.structure(self.data[1]), self.reading.story.unlabelled
+        key, kept = (function, fixed, -(-self.deepest // CHUNK), of_y), self.fit.compiled
+        if key not in kept:
+            if len(kept) >= MOST_COMPILED:
+                kept.pop(next(iter(kept)))
+            bare = copy.copy(self)
+            bare.reading = copy.copy(self.reading)
+            bare.corpus = bare.data = bare.reading.corpus = bare.reading.y = None  # type: ignore[assignment]
+            kept[key] = jax.jit(functools.partial(function, bare, *fixed))
+        return kept[key]
+
     def run(
-        self, step: Callable, *, seed: int, most_draws: int, num_burn: int, progress_bar: bool = False
+        self, step: Callable, *fixed: Any, seed: int, most_draws: int, num_burn: int, progress_bar: bool = False
     ) -> Iterator[Any]:
-        """What ``step(data, key, centre, values, num_burn)`` returns for every draw, chain after chain.
+        """What ``step(folding, num_burn, *fixed, data, key, centre, values)`` returns for every draw, chain after chain.
 
         ``most_draws`` a chain at the most. ``centre`` is for :meth:`topics`.
         """
         draws = self.fit.global_draws(most_draws)
         num_draws = next(iter(draws.values())).shape[1]
-        compiled = jax.jit(step, static_argnums=4)
+        compiled = self.compiled(step, num_burn, *fixed)
         with tqdm(total=len(self.chains) * num_draws, disable=not progress_bar, desc="folding in", unit="draw") as bar:
             for chain in self.chains:
                 key, centre = jax.random.fold_in(jax.random.key(seed), chain), self._centre(chain)
 
                 def at(i: int) -> Any:
                     values = {name: jnp.asarray(value[chain, i]) for name, value in draws.items()}
-                    return compiled(self.data, jax.random.fold_in(key, i), centre, values, num_burn)
+                    return compiled(self.data, jax.random.fold_in(key, i), centre, values)
 
                 for first in range(0, num_draws, AT_ONCE):
                     some = range(first, min(first + AT_ONCE, num_draws))
-                    for part in side_by_side(at, some, compiled, num_burn):
+                    for part in side_by_side(at, some, compiled, (self.data, centre)):
                         yield jax.tree.map(np.asarray, part)
                         bar.update()
 
@@ -112,30 +138,22 @@ class Folding:
         """Expected counts of topics at a chain's means, [documents, topics]."""
         if self.corpus.blocks is None:
             return None
-        return by_document(
-            by_threads(self._settle, self.corpus.blocks, self.data, self.means(chain)), self.corpus.blocks
-        )
+        found = by_threads(self.compiled(Folding._expected_counts), self.corpus.blocks, self.corpus, self.means(chain))
+        return by_document(found, self.corpus.blocks)
 
-    @functools.cached_property
-    def _settle(self) -> Callable:
-        def settle(between: tuple, data: tuple, values: dict) -> jax.Array:
-            weights = read_weights(self.reading, data[0], None, values, collapsed=True)
-            even = jnp.tile(data[0].lengths[:, None] / self.reading.num_topics, self.reading.num_topics)
-            return expected_counts(between, even, data[0].blocks, weights, CENTRING, self.deepest)
+    def _expected_counts(self, between: Any, corpus: Documents, values: dict) -> jax.Array:
+        """Expected counts of topics given the words, in the lanes of the documents."""
+        weights = read_weights(self.reading, corpus, None, values, collapsed=True)
+        even = jnp.tile(corpus.lengths[:, None] / self.reading.num_topics, self.reading.num_topics)
+        assert corpus.blocks is not None
+        return expected_counts(between, even, corpus.blocks, weights, CENTRING, self.deepest)
 
-        return jax.jit(settle)
-
-    @functools.cached_property
-    def expected_topics(self) -> Callable:
-        """A function of ``data`` and values that gives E[theta] and E[zbar] given the words, [documents, topics] each."""
-
-        def topics(data: tuple, values: dict) -> tuple[jax.Array, jax.Array]:
-            corpus, counts = data[0], self._settle(data, values)
-            theta = self.theta(corpus, Assignments(jnp.zeros(0, jnp.int32), counts), values)
-            zbar = counts / jnp.maximum(corpus.lengths, 1)[:, None]
-            return theta, jnp.where(corpus.lengths[:, None] > 0, zbar, theta)
-
-        return jax.jit(topics)
+    def expected_topics(self, corpus: Documents, values: dict) -> tuple[jax.Array, jax.Array]:
+        """E[theta] and E[zbar] given the words, [documents, topics] each."""
+        counts = by_document(self._expected_counts(None, corpus, values), corpus.blocks)
+        theta = self.theta(corpus, Assignments(jnp.zeros(0, jnp.int32), counts), values)
+        zbar = counts / jnp.maximum(corpus.lengths, 1)[:, None]
+        return theta, jnp.where(corpus.lengths[:, None] > 0, zbar, theta)
 
     def topics(self, corpus: Documents, key: jax.Array, centre: jax.Array, values: dict, burn: int) -> Assignments:
         """A draw of all topics given the words: from the chain's centre, and after ``burn`` exact sweeps."""

@@ -30,7 +30,7 @@ class Calibration:
     @classmethod
     def of(cls, prediction: Prediction, y: Any) -> Calibration:
         if prediction.probabilities is not None:
-            raise ValueError("calibrate is for intervals of numbers; the response is a class: use .probabilities.")
+            raise ValueError("calibrate is for numbers and for one class a document; the response is several classes.")
         y = np.asarray(y, float)
         if y.shape != prediction.mean.shape:
             raise ValueError(

@@ -12,10 +12,12 @@ from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 
+from .assignments import Assignments
 from .border import check_counts, check_draws, check_seed, in_order, numeric_response
 from .folding import Folding, responses
 from .labels import codes_of
 from .observed import check_support, observed
+from .prediction import LEAST_RESPONSES, Prediction, as_prediction, predicted, respond
 from .running import Answer, log_prob, run, unwrapped
 from .upstream import ClassPosterior, label_above
 
@@ -28,6 +30,7 @@ class Pointwise(NamedTuple):
 
     log_likelihood: dict[str, np.ndarray]  # each [chain, draw, documents]
     observed: dict[str, np.ndarray]  # each [documents, ...]
+    predictions: dict[str, Prediction]  # by the model's own numbers, where they were asked for
 
 
 def log_likelihood(fit: Fit, corpus: Corpus, y: Any, **settings: Any) -> Any:
@@ -44,10 +47,11 @@ def pointwise(
     corpus: Corpus,
     y: Any,
     *,
-    inner: int = 20,
+    inner: int | None = 20,
     most_draws: int = 100,
     num_burn: int = 2,
     seed: int = 0,
+    predictions: bool = False,
     progress_bar: bool = False,
 ) -> Pointwise:
     """log p(y_d | w_d, phi_s) for each posterior draw phi_s of the sites that are not of documents.
@@ -58,24 +62,32 @@ def pointwise(
     other sites of a document are drawn from their prior. Given phi, documents are independent, as leave-one-out needs it.
     A margin has the density of its law of new classes, a class above the words the probability that Bayes' rule gives.
 
-    There are ``most_draws`` draws a chain at the most; :func:`draw_index` says which.
+    There are ``most_draws`` draws a chain at the most; :func:`draw_index` says which. Where only the mean over draws is
+    wanted, ``inner=None`` takes as few sweeps as make 200 with all draws. With ``predictions`` the responses are predicted
+    from the same topics.
     """
     check_seed(seed)
-    check_counts(inner=inner)
+    check_counts(**({} if inner is None else {"inner": inner}))
     check_draws(most_draws, num_burn)
     if y is None:
         raise ValueError("y is missing; give the documents' responses, NaN for unlabelled ones.")
     y = in_order(corpus, y)
+    settings: dict[str, Any] = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn}
+    settings["progress_bar"] = progress_bar
     folding = Folding(fit, corpus, numeric_response(corpus, codes_of(fit.classes, y)))
     reading = folding.reading
     names = [name for name in responses(reading) if name in reading.observed]
+    blind = Folding(fit, corpus) if predictions or not names else None
     if not names:
-        if (above := label_above((blind := Folding(fit, corpus)).reading, fit.sites)) is not None:
+        assert blind is not None
+        if (above := label_above(blind.reading, fit.sites)) is not None:
             classes = ClassPosterior(blind, above)
             if classes.answers == [above]:
-                return _from_above(classes, codes_of(fit.classes, y), most_draws, progress_bar)
+                found = _from_above(classes, codes_of(fit.classes, y), most_draws, progress_bar)
+                return found._replace(predictions=predicted(blind, **settings) if predictions else {})
             if classes.answers:
-                return _generated(classes, folding, most_draws, progress_bar)
+                found = _generated(classes, folding, most_draws, progress_bar)
+                return found._replace(predictions=predicted(blind, **settings) if predictions else {})
         raise ValueError(
             f"The story {fit.story.name!r} has no response that follows from topics; there is no p(y_d | w_d)."
         )
@@ -88,40 +100,57 @@ def pointwise(
     seen = observed(reading)
     check_support(reading, seen)
     values_of = {name: seen[name].value.astype(float) for name in names}
-
-    def step(data: tuple, key: jax.Array, centre: Any, values: dict, burn: int) -> dict:
-        corpus, y = data
-        start_key, key = jax.random.split(key)
-
-        def one(i: jax.Array, carry: tuple) -> tuple:
-            z, totals = carry
-            sweep_key, response_key = jax.random.split(jax.random.fold_in(key, i))
-            z = folding.sweep(corpus, sweep_key, z, values)
-            theta = folding.theta(corpus, z, values)
-            answer = Answer(folding.zbar(corpus, z, theta))
-            trace = run(
-                reading.story, corpus, y, {**values, reading.theta: theta}, answer, key=response_key, prior=True
-            )
-            for name in totals:
-                terms = log_prob(trace[name]) - getattr(unwrapped(trace[name]["fn"]), "log_normaliser", 0.0)
-                terms = jnp.moveaxis(terms, axes[name], -1)
-                terms = terms.sum(tuple(range(terms.ndim - 1)))
-                totals[name] = jnp.logaddexp(totals[name], terms)
-            return z, totals
-
-        nothing = {name: jnp.full(corpus.num_documents, -jnp.inf) for name in names}
-        z = folding.topics(corpus, start_key, centre, values, burn)
-        _, totals = jax.lax.fori_loop(0, inner, one, (z, nothing))
-        return jax.tree.map(lambda total: total - jnp.log(inner), totals)
-
-    settings: dict[str, Any] = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn}
-    parts = list(folding.run(step, **settings, progress_bar=progress_bar))
+    enough = -(-LEAST_RESPONSES // (len(folding.chains) * len(draw_index(fit, most_draws))))
+    given = inner or enough, tuple(axes.items()), tuple(responses(blind.reading)) if blind else (), enough
+    parts = list(folding.run(_densities, *given, **settings))
     logs = {}
     for name, values in values_of.items():
-        stacked = np.stack([part[name] for part in parts]).astype(float)
+        stacked = np.stack([part[name] for part, _ in parts]).astype(float)
         unlabelled = np.isnan(values.reshape(len(corpus), -1)).all(1)
         logs[name] = np.where(unlabelled, np.nan, stacked).reshape(len(folding.chains), -1, len(corpus))
-    return Pointwise(logs, values_of)
+    told = {}
+    if blind is not None:
+        told = {name: as_prediction(name, corpus, [part[name] for _, part in parts], blind) for name in parts[0][1]}
+    return Pointwise(logs, values_of, told)
+
+
+def _densities(
+    folding: Folding, burn: int, inner: int, axes: tuple[tuple[str, int], ...], names: tuple[str, ...], repeats: int,
+    data: tuple, key: jax.Array, centre: Any, values: dict,
+) -> tuple[dict[str, jax.Array], dict[str, dict]]:  # fmt: skip
+    """At one posterior draw: log p(y_d | w_d) of the responses that have ``axes``, and the responses of some ``names``."""
+    corpus, y = data
+    reading = folding.reading
+    start_key, last_key, key = jax.random.split(key, 3)
+
+    def topics(z: Assignments) -> tuple[jax.Array, dict]:
+        theta = folding.theta(corpus, z, values)
+        return folding.zbar(corpus, z, theta), {**values, reading.theta: theta}
+
+    def density(key: jax.Array, z: Assignments) -> dict[str, jax.Array]:
+        zbar, given = topics(z)
+        trace, found = run(reading.story, corpus, y, given, Answer(zbar), key=key, prior=True), {}
+        for name, axis in axes:
+            terms = log_prob(trace[name]) - getattr(unwrapped(trace[name]["fn"]), "log_normaliser", 0.0)
+            terms = jnp.moveaxis(terms, axis, -1)
+            found[name] = terms.sum(tuple(range(terms.ndim - 1)))
+        return found
+
+    def one_more(i: jax.Array, carry: tuple) -> tuple:
+        z, totals = carry
+        sweep_key, response_key = jax.random.split(jax.random.fold_in(key, i))
+        z = folding.sweep(corpus, sweep_key, z, values)
+        return z, jax.tree.map(jnp.logaddexp, totals, density(response_key, z))
+
+    z = folding.topics(corpus, start_key, centre, values, burn)
+    totals = density(key, z)
+    if inner > 1:  # or nothing would be compiled for no sweep
+        z, totals = jax.lax.fori_loop(1, inner, one_more, (z, totals))
+    logs = jax.tree.map(lambda total: total - jnp.log(inner), totals)
+    if not names:
+        return logs, {}
+    zbar, given = topics(z)
+    return logs, respond(reading, names, repeats, last_key, corpus, zbar, given)
 
 
 def _generated(classes: ClassPosterior, folding: Folding, most_draws: int, progress_bar: bool) -> Pointwise:
@@ -153,6 +182,7 @@ def _generated(classes: ClassPosterior, folding: Folding, most_draws: int, progr
     return Pointwise(
         {name: np.where(unlabelled[name], np.nan, np.stack(part)).reshape(shape) for name, part in logs.items()},
         values_of,
+        {},
     )
 
 
@@ -171,7 +201,7 @@ def _from_above(classes: ClassPosterior, y: Any, most_draws: int, progress_bar: 
     joints = [classes.log_joint(values)[0] for values in points]
     logs = np.stack([log_softmax(joint, axis=1)[np.arange(len(places)), places] for joint in joints])
     logs = np.where(labelled, logs, np.nan).reshape(len(folding.chains), -1, len(corpus))
-    return Pointwise({site: logs}, {site: codes})
+    return Pointwise({site: logs}, {site: codes}, {})
 
 
 def draw_index(fit: Fit, most_draws: int) -> np.ndarray:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -11,15 +12,19 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from numpyro.distributions import constraints
+from scipy.special import logsumexp
 from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Documents, documents
 
 from .blocks import LabelBlock
-from .border import check_draws, check_seed
+from .border import check_draws, check_seed, check_share
 from .folding import Folding, responses
 from .intervals import Calibration, bounds, calibrated
+from .labels import codes_of
+from .probabilities import from_aside, from_fitted, tempered
+from .reading import Reading
 from .running import Answer, run, unwrapped
 from .sweep import read_weights
 from .upstream import ClassPosterior, answers, label_above
@@ -50,6 +55,9 @@ class Prediction:
     calibration: Calibration | None = None
     losses: np.ndarray | None = None  # expected loss of each class, [documents, classes], under a margin
     site: str = "y"  # of the response in the story
+    evidence: np.ndarray | None = None  # the model's own word on each class in logarithms, where it is no probability
+    temperature: float | None = None  # that made probabilities of the evidence, see :mod:`.probabilities`
+    unsaid: list[str] = field(default_factory=list)  # warnings of raw intervals, each said once
 
     @property
     def code(self) -> np.ndarray:
@@ -70,23 +78,30 @@ class Prediction:
             expected=self.expected[:, :, places],
             probabilities=None if self.probabilities is None else self.probabilities[places],
             losses=None if self.losses is None else self.losses[places],
+            evidence=None if self.evidence is None else self.evidence[places],
         )  # fmt: skip
 
     def interval(self, probability: float = 0.9) -> np.ndarray:
         """Central predictive interval, [documents, ..., 2]; calibrated where the prediction is."""
-        if not 0 < probability < 1:
-            raise ValueError(f"probability is {probability!r}; give a number between 0 and 1.")
+        check_share(probability=probability)
         if self.calibration is None:
+            while self.unsaid and self.probabilities is None:
+                warnings.warn(self.unsaid.pop(), stacklevel=2)
             return np.stack(bounds(self.draws, probability), -1)
         support: dict[str, Any] = {"lowest": self.lowest, "whole": self.whole}
         return np.stack(calibrated(self.draws, probability, self.calibration, **support), -1)
 
     def frame(self, probability: float = 0.9) -> pd.DataFrame:
-        """One row a document: mean, low, high; for classes the label and the probability of each."""
+        """One row a document: mean, low, high; for classes the label and the probability of each.
+
+        Where the model's own numbers are no probabilities and are not calibrated, their columns are share(class).
+        """
+        check_share(probability=probability)
         index = pd.Index(self.names, name="document")
         if self.probabilities is not None and self.probabilities.ndim == 2:
             names = range(self.probabilities.shape[1]) if self.classes is None else self.classes
-            shares = {f"p({name})": share for name, share in zip(names, self.probabilities.T, strict=True)}
+            word = "p" if self.evidence is None or self.temperature is not None else "share"
+            shares = {f"{word}({name})": share for name, share in zip(names, self.probabilities.T, strict=True)}
             return pd.DataFrame({"label": self.label, **shares}, index=index)
         if self.mean.ndim > 1:
             raise ValueError("The response has several parts; use .mean and .interval().")
@@ -122,9 +137,13 @@ def predict(
         A class above the words follows from Bayes' rule (see :mod:`.upstream`), at each draw or at the means.
     calibrate
         Documents that the fit has not seen, ``(corpus, y)``, or predictions of them, ``(prediction, y)``, e.g. from
-        :func:`cross_predict`: intervals are widened or narrowed until they hold as many of these responses as they say.
+        :func:`cross_predict`: intervals are widened or narrowed until they hold as many of these responses as they say,
+        and probabilities of classes are tempered until they are as sure as they are right (see :mod:`.probabilities`).
         Predictions by another fit stand for this fit's own as far as the two are alike; variational fits of different
         documents may end in different optima, and then documents set aside are the safer choice.
+        By default intervals are the model's own, and so are probabilities where they are such; where they are not, under
+        a margin and for a class above the words, they are tempered by the fitted documents (500 at the most, once a fit).
+        False: the model's own numbers in any case. No decision on a class depends on it.
 
     Returns a :class:`Prediction`, or a dict of them where the story has several responses.
     """
@@ -132,7 +151,30 @@ def predict(
     check_draws(most_draws, num_burn)
     if rule not in RULES:
         raise ValueError(f"rule is {rule!r}; choose from {', '.join(map(repr, RULES))}.")
-    folding = Folding(fit, corpus)
+    aside = None if calibrate is None or calibrate is False else _aside(calibrate)
+    settings: dict[str, Any] = {"rule": rule, "seed": seed, "most_draws": most_draws, "num_burn": num_burn}
+    predictions = predicted(Folding(fit, corpus), **settings, progress_bar=progress_bar)
+    if aside is not None:
+        predictions = _calibrated(fit, *aside, predictions, settings)
+    elif calibrate is None:
+        predictions = {name: by_fitted(fit, part, rule, seed) for name, part in predictions.items()}
+    return predictions if len(predictions) > 1 else next(iter(predictions.values()))
+
+
+def by_fitted(fit: Fit, prediction: Prediction, rule: str = "posterior", seed: int = 0) -> Prediction:
+    """The prediction, tempered by the fitted documents where the model's own word on classes is no probability."""
+    if prediction.evidence is None:
+        return prediction
+    degrees = from_fitted(fit, prediction.site, rule)
+    return prediction if degrees is None else tempered(prediction, degrees, seed)
+
+
+def predicted(
+    folding: Folding, *, rule: str = "posterior", seed: int = 0, most_draws: int | None = None, num_burn: int = 1,
+    progress_bar: bool = False,
+) -> dict[str, Prediction]:  # fmt: skip
+    """Each response of the documents, by the model's own numbers."""
+    fit = folding.fit
     above = label_above(folding.reading, fit.sites)
     if most_draws is None:
         most_draws = _affordable(folding, num_burn) if above is None else FEW_DRAWS
@@ -143,11 +185,8 @@ def predict(
         parts = _parts_from_above(folding, above, rule, settings, progress_bar)
     else:
         parts = (_posterior_parts if rule == "posterior" else _plug_in_parts)(folding, settings, progress_bar)
-    predictions = {name: as_prediction(name, corpus, [part[name] for part in parts], folding) for name in parts[0]}
-    if calibrate is not None:
-        told = _calibration(fit, calibrate, predictions, rule=rule, **settings)
-        predictions = {name: replace(part, calibration=told[name]) for name, part in predictions.items()}
-    return predictions if len(predictions) > 1 else next(iter(predictions.values()))
+    corpus = folding.reading.corpus
+    return {name: as_prediction(name, corpus, [part[name] for part in parts], folding) for name in parts[0]}
 
 
 def _affordable(folding: Folding, num_burn: int) -> int:
@@ -172,16 +211,20 @@ def _posterior_parts(folding: Folding, settings: dict, progress_bar: bool) -> li
     """One part a posterior draw, chain after chain."""
     num_draws = len(folding.chains) * next(iter(folding.fit.global_draws(settings["most_draws"]).values())).shape[1]
     repeats = -(-LEAST_RESPONSES // num_draws)
+    return list(folding.run(_drawn, repeats, **settings, progress_bar=progress_bar))
 
-    def step(data: tuple, key: jax.Array, centre: Any, values: dict, burn: int) -> dict:
-        corpus, _ = data
-        sweep_key, response_key = jax.random.split(key)
-        z = folding.topics(corpus, sweep_key, centre, values, burn)
-        theta = folding.theta(corpus, z, values)
-        zbar = folding.zbar(corpus, z, theta)
-        return _respond(folding, response_key, corpus, zbar, {**values, folding.reading.theta: theta}, repeats)
 
-    return list(folding.run(step, **settings, progress_bar=progress_bar))
+def _drawn(
+    folding: Folding, burn: int, repeats: int, data: tuple, key: jax.Array, centre: Any, values: dict
+) -> dict[str, dict]:
+    """Topics given the words, and the responses given them."""
+    corpus, _ = data
+    sweep_key, response_key = jax.random.split(key)
+    z = folding.topics(corpus, sweep_key, centre, values, burn)
+    theta = folding.theta(corpus, z, values)
+    zbar = folding.zbar(corpus, z, theta)
+    names, given = tuple(responses(folding.reading)), {**values, folding.reading.theta: theta}
+    return respond(folding.reading, names, repeats, response_key, corpus, zbar, given)
 
 
 def _plug_in_parts(folding: Folding, settings: dict, progress_bar: bool) -> list[dict]:
@@ -204,36 +247,39 @@ def plug_in_topics(folding: Folding, values: dict) -> tuple[jax.Array, jax.Array
             f"rule 'plug-in' needs topics of words, and the story {fit.story.name!r} has one topic a document."
         )
 
-    @jax.jit
-    def topics(corpus: Documents, values: dict) -> tuple[jax.Array, jax.Array]:
-        weights = read_weights(reading, corpus, None, values, collapsed=True)
-        return weights.term_topic[:-1].T, weights.proportions
-
-    beta, alpha = topics(folding.corpus, values)
+    beta, alpha = folding.compiled(_topics)(folding.corpus, values)
     gamma, phibar = fold_in(beta, alpha, documents(reading.corpus, pairs=True))
     theta = gamma / gamma.sum(-1, keepdims=True)
     return theta, jnp.where(folding.corpus.lengths[:, None] > 0, phibar, theta)
 
 
+def _topics(folding: Folding, corpus: Documents, values: dict) -> tuple[jax.Array, jax.Array]:
+    """beta [topics, terms] and alpha."""
+    weights = read_weights(folding.reading, corpus, None, values, collapsed=True)
+    return weights.term_topic[:-1].T, weights.proportions
+
+
 def plug_in(folding: Folding, repeats: int) -> Callable[..., dict]:
     """A function of key, theta, zbar and values that runs the responses; compiled once."""
-
-    @jax.jit
-    def respond(corpus: Documents, key: jax.Array, theta: jax.Array, zbar: jax.Array, values: dict) -> dict:
-        return _respond(folding, key, corpus, zbar, {**values, folding.reading.theta: theta}, repeats)
-
-    return lambda *arguments: jax.tree.map(np.asarray, respond(folding.corpus, *arguments))
+    compiled = folding.compiled(_plugged_in, repeats)
+    return lambda *arguments: jax.tree.map(np.asarray, compiled(folding.corpus, *arguments))
 
 
-def _respond(
-    folding: Folding, key: jax.Array, corpus: Documents, zbar: jax.Array, values: dict, repeats: int
+def _plugged_in(
+    folding: Folding, repeats: int, corpus: Documents, key: jax.Array, theta: jax.Array, zbar: jax.Array, values: dict
 ) -> dict[str, dict]:
+    names, given = tuple(responses(folding.reading)), {**values, folding.reading.theta: theta}
+    return respond(folding.reading, names, repeats, key, corpus, zbar, given)
+
+
+def respond(
+    reading: Reading, names: Sequence[str], repeats: int, key: jax.Array, corpus: Documents, zbar: jax.Array, values: dict
+) -> dict[str, dict]:  # fmt: skip
     """The responses at given topics: draws [repeats, documents, ...], mean, and the probabilities of classes."""
-    reading = folding.reading
 
     def once(key: jax.Array) -> dict:
         trace = run(reading.story, corpus, None, values, Answer(zbar), key=key, prior=True)
-        return {name: _response(trace[name]["fn"], trace[name]["value"]) for name in responses(reading)}
+        return {name: _response(trace[name]["fn"], trace[name]["value"]) for name in names}
 
     # what lies between topics and response (random effects) is drawn anew each time, and their means are averaged
     parts = jax.vmap(once)(jax.random.split(key, repeats))
@@ -260,22 +306,44 @@ def as_prediction(name: str, corpus: Corpus, parts: list[dict], folding: Folding
         of_classes = parts[0].keys() & {"probabilities", "losses"}
         told |= {what: np.mean([part[what] for part in parts], axis=0) for what in of_classes}
         told["classes"] = folding.fit.classes
+        if "losses" in told:
+            told["evidence"] = -told["losses"].astype(float)
+        elif "log_probabilities" in parts[0]:
+            told["evidence"] = logsumexp([part["log_probabilities"] for part in parts], axis=0) - np.log(len(parts))
+    told["unsaid"] = folding.fit.unsaid
     return Prediction(np.asarray(corpus.names), expected.mean((0, 1)), draws, expected, **told)
 
 
-def _calibration(fit: Fit, calibrate: Any, predictions: dict, **settings: Any) -> dict[str, Calibration]:
-    """For each response the documents set aside, predicted, and their responses."""
+def _aside(calibrate: Any) -> tuple[Any, Any]:
+    """Documents or predictions, and the responses to calibrate by."""
     try:
         seen, y = calibrate
     except (TypeError, ValueError):
         raise ValueError(
             "calibrate must be documents that the fit has not seen and their responses, (corpus, y) or (prediction, y)."
         ) from None
+    if y is None:
+        raise ValueError("y of calibrate is None; give the responses of its documents, NaN for unlabelled ones.")
+    return seen, y
+
+
+def _calibrated(fit: Fit, seen: Any, y: Any, predictions: dict[str, Prediction], settings: dict) -> dict:
+    """Each response with its intervals, or the probabilities of its classes, by documents set aside."""
     if isinstance(seen, Corpus):
-        seen = predict(fit, seen, **settings)
+        seen = predict(fit, seen, calibrate=False, **settings)
     told = seen if isinstance(seen, dict) else {next(iter(predictions)): seen}
-    observed = y if isinstance(y, dict) else dict.fromkeys(told, y)
-    return {name: Calibration.of(told[name], observed[name]) for name in predictions}
+    observed = y if isinstance(y, dict) else dict.fromkeys(told, codes_of(fit.classes, y))
+    if missing := [name for name in predictions if name not in told or name not in observed]:
+        raise ValueError(
+            f"calibrate lacks the response {missing[0]!r}; give a dict with {', '.join(map(repr, predictions))}."
+        )
+    found = {}
+    for name, part in predictions.items():
+        if part.probabilities is not None and part.probabilities.ndim == 2:
+            found[name] = tempered(part, from_aside(told[name], observed[name]), settings["seed"])
+        else:
+            found[name] = replace(part, calibration=Calibration.of(told[name], observed[name]))
+    return found
 
 
 def transform(
@@ -298,16 +366,16 @@ def transform(
         classes = ClassPosterior(folding, above)
         found = [classes(values) for values in folding.points(min(most_draws, FEW_DRAWS))]
         return np.mean([shares if theta is None else theta for shares, theta in found], axis=0)
-
-    def step(data: tuple, key: jax.Array, centre: Any, values: dict, burn: int) -> jax.Array:
-        corpus, _ = data
-        if not folding.reading.has_words:
-            return _label_probabilities(folding, corpus, values)
-        z = folding.topics(corpus, key, centre, values, burn)
-        return folding.theta(corpus, z, values)
-
     settings: dict[str, Any] = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn}
-    return np.mean(list(folding.run(step, **settings, progress_bar=progress_bar)), axis=0)
+    return np.mean(list(folding.run(_shares, **settings, progress_bar=progress_bar)), axis=0)
+
+
+def _shares(folding: Folding, burn: int, data: tuple, key: jax.Array, centre: Any, values: dict) -> jax.Array:
+    """Expected proportions at a draw, [documents, topics]."""
+    corpus, _ = data
+    if not folding.reading.has_words:
+        return _label_probabilities(folding, corpus, values)
+    return folding.theta(corpus, folding.topics(corpus, key, centre, values, burn), values)
 
 
 def _response(fn: Any, draw: jax.Array) -> dict[str, jax.Array]:

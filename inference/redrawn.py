@@ -41,13 +41,14 @@ def token_topics(
     if not folding.reading.has_words:
         raise ValueError(f"In the story {fit.story.name!r} words have no topics of their own; use fit.transform.")
 
-    def step(data: tuple, key: jax.Array, centre: Any, values: dict, burn: int) -> jax.Array:
-        return folding.topics(data[0], key, centre, values, burn).topics
-
     known = known_words(fit, corpus)
     assert folding.corpus.blocks is not None
     places = folding.corpus.blocks.places()
     small = np.min_scalar_type(folding.reading.num_topics)
     settings: dict[str, Any] = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn}
-    topics = np.stack([part[places].astype(small) for part in folding.run(step, **settings)])
+    topics = np.stack([part[places].astype(small) for part in folding.run(_topics, **settings)])
     return TokenTopics(*known.tokens(), topics, folding.reading.num_topics)
+
+
+def _topics(folding: Folding, burn: int, data: tuple, key: jax.Array, centre: Any, values: dict) -> jax.Array:
+    return folding.topics(data[0], key, centre, values, burn).topics

@@ -19,7 +19,7 @@ import pandas as pd
 
 from topiczoo.corpora import Corpus
 
-from .border import check_seed
+from .border import check_seed, check_share
 from .folding import Folding
 from .labels import codes_of
 from .prediction import LEAST_RESPONSES, Prediction, as_prediction, plug_in, plug_in_topics
@@ -38,7 +38,7 @@ ENOUGH = 0.95  # share of what all topics explain of the fit's own predictions a
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """Some topics of one chain and the coefficients they are left with; all others are 0.
+    """Some topics of one chain and the coefficients they are left with; all others have one number in common.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Selection:
     kept
         Whether each topic counts, [topics] or [topics, outputs].
     coefficients
-        The coefficients after selection, 0 where a topic is not kept; with an intercept, that number.
+        The coefficients after selection; where a topic is not kept the intercept, or 0 without one.
     draws
         The coefficient's posterior draws in the chain, [draw, topics, ...].
     path
@@ -68,6 +68,7 @@ class Selection:
 
     def frame(self, n: int = 7, probability: float = 0.9) -> pd.DataFrame:
         """One row a topic (and output), the kept ones first by coefficient: mean, low, high, kept, coefficient, terms."""
+        check_share(probability=probability)
         tails = (1 - probability) / 2
         low, high = np.quantile(self.draws, [tails, 1 - tails], axis=0)
         words = self.fit.topics(n, chain=self.chain).groupby("topic")["term"].agg(" ".join)
@@ -137,10 +138,10 @@ def error(prediction: Prediction, y: np.ndarray) -> float:
 
 
 def select(
-    fit: Fit, rule: str = "projection", *, keep: int | float | None = None, intercept: bool = False,
+    fit: Fit, rule: str = "projection", *, keep: int | float | None = None, intercept: bool = True,
     probability: float = 0.9, chain: int | None = None, site: str | None = None,
 ) -> Selection:  # fmt: skip
-    """Keep the topics that count for the response and set the coefficients of the others to 0.
+    """Keep the topics that count for the response and give the others one coefficient in common.
 
     Parameters
     ----------
@@ -153,8 +154,8 @@ def select(
         for "interval", which then keeps as many as pass, and for "projection", which then keeps as few as explain 95% of
         what all topics explain of the fit's own predictions.
     intercept
-        Whether topics that are not kept have one number in common in the place of 0. Shares of topics sum to 1, so that
-        this is an intercept.
+        Whether topics that are not kept have one number in common, by default, or 0. Shares of topics sum to 1, so that
+        this number is an intercept; with 0 a document of none of the kept topics has the response 0, whatever its mean.
     chain
         Topics of different chains are different topics, so one chain is summarised: by default the one whose kept topics
         predict the responses of the fitted documents best from their words. (The most probable one would be chosen by its
@@ -165,6 +166,7 @@ def select(
     """
     if rule not in RULES:
         raise ValueError(f"rule is {rule!r}; choose from {', '.join(map(repr, RULES))}.")
+    check_share(probability=probability)
     site = _site(fit, site)
     num_chains, _, num_topics = fit.draws[site].shape[:3]
     if chain is not None and not 0 <= chain < num_chains:

@@ -303,7 +303,7 @@ def look_up(
 
 def room(deepest: int, num_topics: int, width: int) -> jax.Array:
     """A buffer for :func:`look_up`."""
-    return jnp.zeros((-(-deepest // CHUNK) * CHUNK, num_topics, width))
+    return jnp.zeros((max(-(-deepest // CHUNK), 1) * CHUNK, num_topics, width))
 
 
 def with_margin(values: jax.Array, empty: int) -> jax.Array:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import softmax
+from scipy.special import log_softmax, softmax
 
 from topiczoo.corpora.layouts import distinct_pairs
 
@@ -106,13 +106,15 @@ class ClassPosterior:
 
     def part(self, key: jax.Array, values: dict, repeats: int) -> dict[str, dict]:
         """The response at given values, as :func:`.prediction.as_prediction` wants it."""
-        shares, _ = self(values)
+        joint, _ = self.log_joint(values)
+        shares = softmax(joint, axis=1)
         if self.answers != [self.site]:
             return jax.tree.map(
                 np.asarray, self._generated(self.folding.corpus, values, key, jnp.asarray(shares), repeats)
             )
         draws = jax.random.categorical(key, jnp.log(shares), shape=(repeats, len(shares)))
         told = {"draw": np.asarray(draws), "mean": shares @ self.classes, "probabilities": shares}
+        told["log_probabilities"] = log_softmax(joint, axis=1)  # a share of 0 has one too
         return {self.site: told}
 
     @cached_property

@@ -79,18 +79,22 @@ def label_evidence(fit: Fit, corpus: Corpus, *, most_draws: int = 10) -> np.ndar
     if len(labels) != 1:
         raise ValueError(f"The story {fit.story.name!r} has {len(labels)} labels a document; p(w_d) is known for one.")
     (site,) = labels
-    support = reading.latent[site].fn.enumerate_support(expand=False)
+    num_labels = len(reading.latent[site].fn.enumerate_support(expand=False))
     # what the label drives, less a response: a latent site that nothing reads
-    parts = [part for part in sorted(reading.children([site])) if part == site or part not in reading.latent]
-
-    def step(data: tuple, key: jax.Array, centre: None, values: dict, burn: int) -> jax.Array:
-        corpus, _ = data
-
-        def log_joint(label: jax.Array) -> jax.Array:
-            tried = {**values, site: jnp.full(corpus.num_documents, label, jnp.int32)}
-            return reading.document_terms(parts, corpus, None, tried, Answer())
-
-        return jax.nn.logsumexp(jax.lax.map(log_joint, jnp.arange(support.shape[0])), axis=0)
-
-    logs = np.stack(list(folding.run(step, seed=0, most_draws=most_draws, num_burn=0)))
+    parts = tuple(part for part in sorted(reading.children([site])) if part == site or part not in reading.latent)
+    given = site, parts, num_labels
+    logs = np.stack(list(folding.run(_log_sum, *given, seed=0, most_draws=most_draws, num_burn=0)))
     return logs.reshape(len(folding.chains), -1, len(corpus)).astype(float)
+
+
+def _log_sum(
+    folding: Folding, _burn: int, site: str, parts: tuple[str, ...], num_labels: int, data: tuple, _key: jax.Array,
+    _centre: None, values: dict,
+) -> jax.Array:  # fmt: skip
+    corpus, _ = data
+
+    def log_joint(label: jax.Array) -> jax.Array:
+        tried = {**values, site: jnp.full(corpus.num_documents, label, jnp.int32)}
+        return folding.reading.document_terms(parts, corpus, None, tried, Answer())
+
+    return jax.nn.logsumexp(jax.lax.map(log_joint, jnp.arange(num_labels)), axis=0)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+import pickle
+import warnings
 from dataclasses import replace
 
 import jax
@@ -12,15 +15,19 @@ import pandas as pd
 import pytest
 from scipy import special as scipy_special
 from scipy.special import gammaln, logsumexp
+from test_held_out import fit_of
+from test_upstream import naive_bayes
 
 from topiczoo import inference, models
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 from topiczoo.diagnostics.documents import _add_responses
+from topiczoo.diagnostics.predictive_scores import scores
 from topiczoo.inference import Fit, special
 from topiczoo.inference.folding import Folding
 from topiczoo.inference.intervals import Calibration, calibrated
 from topiczoo.inference.prediction import Prediction
+from topiczoo.inference.probabilities import temperature
 from topiczoo.inference.reading import Reading
 from topiczoo.inference.running import Story
 from topiczoo.inference.starting import coefficients_by_response, topics_by_response
@@ -189,3 +196,137 @@ def test_classes_go_by_their_names():
     assert list(decided.label) == ["bad", "good"] and list(decided.take(np.array([1])).label) == ["good"]
     codes = Prediction(prediction.names, draws.mean(0), draws, draws[None], shares)
     assert list(codes.label) == [1, 0] and list(codes.frame().columns) == ["label", "p(0)", "p(1)"]
+
+
+WORDS = CORPUS.vocabulary
+
+
+def test_documents_without_one_known_word_have_the_prior(at_the_truth):
+    """Alone and among others; a corpus of another vocabulary is a mistake, and refused."""
+    mixed = Corpus.from_counts(
+        np.c_[COUNTS, [0, 0, 0, 0]] * [[1], [0], [1], [0]] + np.eye(7, dtype=int)[6], [*WORDS, "x"]
+    )
+    alone = mixed[np.array([1, 3])]
+    for corpus, places in ((mixed, [1, 3]), (alone, [0, 1])):
+        np.testing.assert_allclose(at_the_truth.transform(corpus)[places], 1 / 3, rtol=1e-5)
+        for rule in ("posterior", "plug-in"):
+            np.testing.assert_allclose(at_the_truth.predict(corpus, rule=rule).mean[places], ETA.mean(), rtol=1e-4)
+        logs = inference.log_likelihood(at_the_truth, corpus, np.full(len(corpus), ETA.mean()))[0, 0]
+        np.testing.assert_allclose(logs[places], -0.5 * np.log(2 * np.pi * 0.01), rtol=1e-3)
+    forgotten = Corpus.from_counts(COUNTS, list("abcdef"))
+    for ask in (at_the_truth.predict, at_the_truth.transform):
+        with pytest.raises(
+            ValueError, match=r"has the terms 'a', 'b', 'c', \.\.\. and the fit '0', '1', '2', \.\.\., not one in"
+        ):
+            ask(forgotten)
+
+
+def test_numbers_that_make_no_sense_are_refused(at_the_truth):
+    for options, words in (
+        ({"most_draws": 0}, "most_draws is 0; give a whole number of at least 1"),
+        ({"most_draws": -1}, "most_draws is -1; give a whole number of at least 1"),
+        ({"num_burn": -1}, "num_burn is -1; give a whole number of at least 0"),
+        ({"calibrate": (CORPUS, None)}, "y of calibrate is None; give the responses of its documents"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            at_the_truth.predict(CORPUS, **options)
+        if "calibrate" not in options:
+            with pytest.raises(ValueError, match=words):
+                at_the_truth.transform(CORPUS, **options)
+    found = at_the_truth.predict(CORPUS, num_burn=0)
+    for ask in (found.interval, found.frame):
+        with pytest.raises(ValueError, match="probability is 2; give a number between 0 and 1"):
+            ask(2)
+
+
+def test_a_second_prediction_compiles_nothing_and_is_of_its_own_documents(at_the_truth):
+    fit = copy.copy(at_the_truth)  # nothing compiled
+    other = Corpus.from_counts(COUNTS[:, ::-1])
+    compiled = []
+    jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: compiled.append(event))
+
+    def compiles(ask):
+        compiled.clear()
+        found = ask()
+        return found, sum("backend_compile" in event for event in compiled)
+
+    for ask in (
+        lambda corpus: fit.predict(corpus).mean, lambda corpus: fit.predict(corpus, rule="plug-in").mean, fit.transform
+    ):  # fmt: skip
+        first, number = compiles(lambda ask=ask: ask(CORPUS))
+        assert number > 0
+        second, number = compiles(lambda ask=ask: ask(other))
+        assert number == 0 and not np.allclose(first, second)
+        np.testing.assert_array_equal(ask(CORPUS), first)
+    sent = pickle.loads(pickle.dumps(fit))
+    assert not sent.compiled and not copy.copy(fit).compiled
+    np.testing.assert_array_equal(sent.predict(CORPUS).mean, fit.predict(CORPUS).mean)
+
+
+def test_raw_intervals_of_a_variational_fit_are_warned_of_once():
+    story = Story(models.slda, {"num_topics": 3, "alpha": ALPHA})
+    many = CORPUS[np.arange(40) % 4]
+    Reading(story, CORPUS, np.arange(4.0))
+    draws = {"beta": BETA[None, None], "eta": ETA[None, None], "sigma": np.full((1, 1), 0.1, np.float32)}
+    fit = Fit(story, CORPUS, draws, engine="vem", y=np.arange(4.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit.predict(CORPUS, calibrate=(many, np.arange(40) % 4)).interval(0.5)
+        prediction = fit.predict(CORPUS)
+    with pytest.warns(UserWarning, match=r"by vem are too narrow.*calibrate=\(corpus, y\)"):
+        prediction.frame()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        prediction.interval()
+        fit.predict(CORPUS).interval()
+        Fit(story, CORPUS, draws, engine="gibbs", y=np.arange(4.0)).predict(CORPUS).interval()
+
+
+def test_the_temperature_that_made_the_classes_is_found():
+    rng = np.random.default_rng(0)
+    evidence = rng.normal(0, 12, (4000, 3))
+    shares = scipy_special.softmax(evidence / 6.0, axis=1)
+    codes = (rng.random((4000, 1)) > shares.cumsum(1)[:, :-1]).sum(1)
+    assert abs(temperature(evidence, codes) / 6.0 - 1) < 0.1
+    assert temperature(evidence[:50], evidence[:50].argmax(1)) > 0.05  # all are right, and it is not 0
+
+
+def log_score(prediction, codes):
+    return np.log(prediction.probabilities[np.arange(len(codes)), codes]).mean()
+
+
+@pytest.mark.parametrize("kind", ["margin", "above"])
+def test_numbers_that_are_no_probabilities_are_made_such(kind):
+    """A fifth of the labels are noise, which neither a margin nor Bayes' rule knows of."""
+    rng = np.random.default_rng(2)
+    sides = np.array([[0.4, 0.3, 0.1, 0.1, 0.05, 0.05], [0.05, 0.05, 0.1, 0.1, 0.3, 0.4]])
+    side = rng.integers(0, 2, 400)
+    corpus = Corpus.from_counts([rng.multinomial(30, sides[c]) for c in side])
+    codes = np.where(rng.random(400) < 0.2, 1 - side, side)
+    labels = np.array(["no", "yes"])[codes]
+    if kind == "margin":
+        draws = {"beta": sides[None, None], "eta": np.array([[[-1.0, 1.0]]])}
+        fit = fit_of(models.medlda, draws, corpus[:200], labels[:200], margin="binary", num_topics=2, weight=10.0)
+    else:
+        draws = {"beta": sides[None, None], "pi": np.full((1, 1, 2), 0.5)}
+        fit = fit_of(naive_bayes, draws, corpus[:200], labels[:200], num_topics=2)
+    fit.y = codes[:200].astype(float)
+    new, truth = corpus[200:], codes[200:]
+    raw, found = fit.predict(new, calibrate=False), fit.predict(new)
+    set_aside = fit.predict(new, calibrate=(new, labels[200:]))
+    assert (raw.label == found.label).all() and (raw.code == set_aside.code).all()
+    assert raw.temperature is None and found.temperature > 1 and set_aside.temperature > 1
+    assert log_score(raw, truth) < np.log(0.5) - 0.2 and log_score(found, truth) > np.log(0.5) + 0.1
+    # nothing was learned from the fitted documents here, so that what is taken off for it is lost
+    assert log_score(set_aside, truth) > log_score(found, truth) > log_score(set_aside, truth) - 0.12
+    assert list(raw.frame().columns[1:]) == ["share(no)", "share(yes)"]
+    assert list(found.frame().columns[1:]) == ["p(no)", "p(yes)"]
+    np.testing.assert_allclose(found.draws.mean(), found.probabilities[:, 1].mean(), atol=0.02)
+    np.testing.assert_allclose(found.mean, found.probabilities[:, 1])
+    table = scores(fit, new, labels[200:])
+    np.testing.assert_allclose(table.loc["log_score", "value"], log_score(found, truth), atol=0.02)
+    assert table.loc["accuracy", "value"] == np.mean(found.label == labels[200:])
+    own = inference.log_likelihood(fit, new, labels[200:])  # stays the model's
+    np.testing.assert_allclose(own.mean(), log_score(raw, truth), rtol=0.2)
+    with pytest.raises(ValueError, match="calibrate has 5 documents with a response; give 20 at least"):
+        fit.predict(new, calibrate=(new[:5], labels[:5]))

@@ -81,7 +81,7 @@ def test_a_yes_or_no_response_is_projected_in_the_storys_own_probabilities():
     corpus, y = planted()
     fit = inference.gibbs(sstm, corpus, (y > 0).astype(float), response="probit", sigma=0.5, num_topics=5, num_chains=1,
                           num_warmup=100, num_samples=30, progress_bar=False)  # fmt: skip
-    chosen = fit.select("projection", keep=5)
+    chosen = fit.select("projection", keep=5, intercept=False)
     folding = Folding(fit, fit.corpus, chains=[0])
     zbar = np.asarray(plug_in_topics(folding, folding.means(0))[1])
     share = ndtr(zbar @ fit.draws["eta"][0].T / 0.5).mean(1)

@@ -7,11 +7,14 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 import stories
+from scipy.special import logsumexp
 from scipy.stats import norm
 from test_held_out import fit_of
 from test_pointwise import simulated  # noqa: F401
 
+from topiczoo import inference
 from topiczoo.diagnostics.predictive_scores import class_scores, crps, r_squared, real_scores, scores
+from topiczoo.inference.folding import Folding
 from topiczoo.models import draw_words, medlda
 
 RNG = np.random.default_rng(0)
@@ -72,7 +75,7 @@ def test_constant_single_and_missing_responses():
 def test_classes():
     probabilities = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.5, 0.3, 0.2], [0.2, 0.2, 0.6]])
     truth, decided = np.array([0, 1, 2, np.nan]), probabilities.argmax(1)
-    frame = class_scores(truth, decided, probabilities, np.log([0.7, 0.8, 0.2, 1]))
+    frame = class_scores(truth, decided, probabilities)
     assert frame.loc["accuracy", "value"] == pytest.approx(2 / 3)
     assert frame.loc["brier", "value"] == pytest.approx((0.14 + 0.06 + 0.98) / 3)
     assert frame.loc["log_score", "value"] == pytest.approx(np.log([0.7, 0.8, 0.2]).mean())
@@ -87,6 +90,20 @@ def test_scores_of_a_fit(simulated):  # noqa: F811
     assert abs(frame.loc["coverage_90", "value"] - 0.9) < 4 * frame.loc["coverage_90", "error"]
     with pytest.raises(ValueError, match="has 3 values"):
         scores(fit, fit.corpus, [1.0, 2.0, 3.0])
+
+
+def test_the_log_score_of_one_pass_is_that_of_many_sweeps(simulated):  # noqa: F811
+    """Its Monte Carlo error is small against the error over documents, and topics are folded in once."""
+    fit, folded = simulated[0], []
+    run = Folding.run
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Folding, "run", lambda self, *given, **named: folded.append(1) or run(self, *given, **named))
+        found = [scores(fit, fit.corpus, fit.y, seed=seed).loc["log_score"] for seed in (0, 1)]
+    assert len(folded) == 2
+    logs = inference.log_likelihood(fit, fit.corpus, fit.y, inner=30, seed=2)
+    exact = np.nanmean(logsumexp(logs, axis=(0, 1)) - np.log(logs[..., 0].size))
+    for row in found:
+        assert abs(row["value"] - exact) < 0.25 * row["error"]
 
 
 def test_several_responses_and_parts():
@@ -113,7 +130,7 @@ def test_several_responses_and_parts():
     assert np.isfinite(frame.loc[("stars", "log_score"), "value"])
     expected = np.sqrt(np.mean((y["votes"][:, 1] - 0) ** 2))
     assert abs(frame.loc[("votes[1]", "rmse"), "value"] - expected) < 2  # means of four draws of eta stay near 0
-    chosen = fit.select("largest", keep=1)
+    chosen = fit.select("largest", keep=1, intercept=False)
     assert chosen.predict(corpus)["votes"].mean.shape == (3, 2)
     errors = chosen.errors(corpus, y)
     assert list(errors.columns) == ["kept", "sparsity", "stars", "votes"] and np.isfinite(errors.to_numpy()).all()

@@ -128,7 +128,7 @@ def sparse_fit():
 
 @pytest.mark.parametrize("rule", ["largest", "interval", "projection"])
 def test_the_topics_that_count_are_found(sparse_fit, rule):
-    chosen = sparse_fit.select(rule, keep=2)
+    chosen = sparse_fit.select(rule, keep=2, intercept=False)
     frame = chosen.frame(3)
     assert frame["kept"].sum() == 2 and (frame["coefficient"][2:] == 0).all()
     leading = [{int(term) // 6 for term in words.split()} for words in frame["terms"][:2]]
@@ -145,7 +145,7 @@ def test_rules_choose_their_own_number(sparse_fit):
     assert 2 <= sparse_fit.select("interval").kept.sum() <= 4
     assert 2 <= sparse_fit.select("projection").kept.sum() <= 4
     assert sparse_fit.select("largest", keep=0.41).kept.sum() == 2
-    shifted = sparse_fit.select("projection", keep=2, intercept=True)
+    shifted = sparse_fit.select("projection", keep=2)
     assert len(np.unique(np.round(shifted.coefficients[~shifted.kept], 6))) == 1 and shifted.coefficients.all()
     full = sparse_fit.select("projection", keep=5)
     np.testing.assert_allclose(full.coefficients, full.draws.mean(0), atol=0.02)
@@ -167,6 +167,7 @@ def test_selections_that_make_no_sense_are_refused(sparse_fit):
         ({"rule": "largest"}, "keep is missing for the rule 'largest'"),
         ({"keep": 6}, "keep is 6; give a whole number from 0 to 5"),
         ({"chain": 2}, "chain is 2; the fit has chains 0 to 1"),
+        ({"probability": 2}, "probability is 2; give a number between 0 and 1"),
         ({"site": "sigma"}, "site is 'sigma'; the story 'sstm' has the coefficients 'eta'"),
     ):
         with pytest.raises(ValueError, match=words):

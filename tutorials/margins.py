@@ -141,5 +141,6 @@ pd.Series(own.info["blocks"], name="drawn by")
 
 # %% [markdown]
 # A hinge is a pseudo-likelihood: exp(-loss), summed over the classes, is not 1. Its "posterior" orders coefficients by the
-# loss they make, and probabilities that come with predictions are normalised losses, good for ranking, not calibrated.
+# loss they make. The probabilities that come with predictions are made of normalised losses by a temperature that is fitted
+# to documents (`calibrate=` of `fit.predict` takes documents set aside for it; False leaves the normalised losses).
 # `EpsilonInsensitive`, the margin for numbers, is a density, and simulation-based calibration holds for it.
