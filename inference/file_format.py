@@ -11,6 +11,8 @@ import io
 import itertools
 import json
 import re
+import subprocess
+import sys
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +34,16 @@ CHUNK = 2**20  # bytes that are compressed together
 SMALL = 2**16  # bytes: an array up to this size is not compressed
 MANY = 2**20  # numbers: draws of shares of more than that are rounded
 DIGITS = 17, 4  # binary digits of a share of 1, and of the smallest share
+PATIENCE = 10  # seconds, within which a file without a checksum must have been looked through
+LOOK_THROUGH = """
+import sys, h5py
+def look(name, item):
+    dict(item.attrs)
+    if isinstance(item, h5py.Dataset):
+        item.id.get_storage_size()
+with h5py.File(sys.argv[1]) as file:
+    file.visititems(look)
+"""
 EXPANSION = 1100  # deflate makes at most 1032 bytes of one
 
 
@@ -154,6 +166,17 @@ def check_seal(data: bytes, path: str) -> bool:
             "fit; save the fit again."
         )
     return False
+
+
+def look_through(path: str) -> None:
+    """Let another process see whether HDF5 comes to an end with a file that has no checksum: a damaged page may hang it."""
+    try:
+        command = [sys.executable, "-P", "-c", LOOK_THROUGH, path]
+        failed = subprocess.run(command, capture_output=True, timeout=PATIENCE).returncode
+    except subprocess.TimeoutExpired:
+        failed = 1
+    if failed:
+        raise ValueError(f"{path!r} cannot be read: it is truncated or of another kind; save the fit again.")
 
 
 def attributes_of(file: h5py.File) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,16 @@ import numpy as np
 import xarray as xr
 
 from .file_checks import added_topics, check_fit, check_state, compare, described
-from .file_format import attributes_of, check_seal, netcdf_name, packed, read_array, read_state, stored_names
+from .file_format import (
+    attributes_of,
+    check_seal,
+    look_through,
+    netcdf_name,
+    packed,
+    read_array,
+    read_state,
+    stored_names,
+)
 from .fit import STATISTIC_DIMS, Fit
 from .running import Story
 from .stored_corpus import WORDS, plain_frame, read_corpus
@@ -24,6 +34,8 @@ from .whole_file import checked_path, write_whole
 FORMAT = "topiczoo fit"
 VERSION = 3  # version 2 had no checksum, and attributes in the place of one JSON text
 ARRAYS = ("posterior", "sample_stats", "snapshots", "means", "observed_data")
+# all that a file can bring about, but no lack of memory for an honest one
+DAMAGE = (ArithmeticError, AssertionError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
 
 Groups = dict[str, dict[str, np.ndarray]]
 
@@ -149,7 +161,7 @@ def load(path: str | Path, story: Callable | None = None, **arguments: Any) -> F
         check_fit(fit)
         if "num_topics" not in arguments and state["added_topics"] not in (None, added_topics(fit)):
             raise ValueError("num_topics is not the number of its topics")
-    except Exception as error:
+    except DAMAGE as error:
         raise _contradiction(shown, error) from error
     return fit
 
@@ -181,15 +193,17 @@ def _assembled(story: Story, state: Mapping[str, Any], groups: Groups, words: li
 def _read(data: bytes, path: str) -> tuple[dict[str, Any], Groups, list[np.ndarray]]:
     """What was saved as JSON, the arrays of each group, the words and the draws of snapshots."""
     sealed = check_seal(data, path)
+    if not sealed:
+        look_through(path)
     try:
         file = h5py.File(io.BytesIO(data), "r")
         attributes = attributes_of(file)
-    except Exception as error:
+    except DAMAGE as error:
         raise ValueError(f"{path!r} cannot be read: it is truncated or of another kind; save the fit again.") from error
     _check_version(attributes, path)
     try:
         with file:
-            state = read_state(file) if sealed else _old_state(file, attributes)
+            state = read_state(file) if sealed else _old_state(file, attributes, path)
             check_state(state)
             names = state["arrays"] or {group: stored_names(file, group) for group in ARRAYS}
             groups: Groups = {group: {} for group in ARRAYS}
@@ -201,7 +215,7 @@ def _read(data: bytes, path: str) -> tuple[dict[str, Any], Groups, list[np.ndarr
             words = [read_array(file, "constant_data", name) for name in WORDS]
             if groups["snapshots"]:
                 words.append(read_array(file, "snapshots", "draw"))
-    except Exception as error:
+    except DAMAGE as error:
         raise _contradiction(path, error) from error
     return state, groups, words
 
@@ -216,10 +230,14 @@ def _check_version(attributes: Mapping[str, Any], path: str) -> None:
         raise ValueError(f"{path!r} was written by a newer topiczoo (version {version}); update topiczoo.")
 
 
-def _old_state(file: h5py.File, attributes: dict[str, Any]) -> dict[str, Any]:
+def _old_state(file: h5py.File, attributes: dict[str, Any], path: str) -> dict[str, Any]:
     """What version 2 kept in attributes and labels."""
     if attributes["version"] != 2:
         raise ValueError("it has lost its checksum")
+    warnings.warn(
+        f"{path!r} is of an older topiczoo, without a checksum, so that damage may go unseen; save the fit again.",
+        stacklevel=4,
+    )
     texts = {name: json.loads(attributes[name]) for name in ("arguments", "dims", "info")}
     return {
         **{name: attributes[name] for name in ("story", "story_module", "story_source", "engine", "several_responses")},
