@@ -11,6 +11,7 @@ from .fit import Fit, are_shares
 
 Groups = Mapping[str, Mapping[str, np.ndarray]]
 LEADING = {"posterior": 2, "snapshots": 2, "means": 1}  # groups of sites, and the number of axes before the site's own
+NEARLY = 2e-3  # how far from 1 shares may sum to: twice what makes them shares, for they may have been rounded
 SHARES = ("topic", "term"), ("document", "topic")  # axes of topics and of proportions
 STATE: dict[str, Any] = {
     "story": str, "story_module": str, "story_source": str, "engine": str, "arguments": dict, "added_topics": int | None,
@@ -27,27 +28,26 @@ def described(groups: Groups) -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def _described(array: np.ndarray) -> dict[str, Any]:
-    numbers = array.dtype.kind == "f"
-    finite = bool(np.isfinite(array).all()) if numbers else True
-    shares = bool(numbers and finite and array.ndim and array.size and are_shares(array))
+    finite = _finite(array)
+    shares = bool(finite and array.dtype.kind == "f" and array.ndim and array.size and are_shares(array))
     return {"shape": list(array.shape), "type": array.dtype.name, "finite": finite, "shares": shares}
 
 
 def compare(groups: Groups, said: Mapping[str, Any]) -> None:
     """Every array is what was said of it when it was saved."""
-    found = described(groups)
-    for group in {**said, **found}:
-        for name in {**said.get(group, {}), **found.get(group, {})}:
-            now, then = found.get(group, {}).get(name), said.get(group, {}).get(name)
-            if now != then:
-                raise ValueError(f"{name!r} of the group {group!r} is {_phrase(now)} and was saved as {_phrase(then)}")
+    for group, arrays in groups.items():
+        for name, array in arrays.items():
+            then, where = said[group][name], f"{name!r} of the group {group!r}"
+            if list(array.shape) != then["shape"] or array.dtype.name != then["type"]:
+                raise ValueError(f"{where} has the shape {array.shape} instead of {tuple(then['shape'])}")
+            if then["finite"] and not _finite(array):
+                raise ValueError(f"{where} holds numbers that are not finite")
+            if then["shares"] and (array.min() < 0 or np.abs(array.sum(-1) - 1).max() > NEARLY):
+                raise ValueError(f"{where} holds numbers that are no shares")
 
 
-def _phrase(said: Any) -> str:
-    if not said:
-        return "missing"
-    kind = "shares" if said["shares"] else "numbers" if said["finite"] else "numbers that are not all finite"
-    return f"{kind} of shape {tuple(said['shape'])} ({said['type']})"
+def _finite(array: np.ndarray) -> bool:
+    return array.dtype.kind != "f" or bool(np.isfinite(array).all())
 
 
 def check_state(state: Mapping[str, Any]) -> None:

@@ -34,7 +34,7 @@ CHUNK = 2**20  # bytes that are compressed together
 SMALL = 2**16  # bytes: an array up to this size is not compressed
 MANY = 2**20  # numbers: draws of shares of more than that are rounded
 DIGITS = 17, 4  # binary digits of a share of 1, and of the smallest share
-PATIENCE = 10  # seconds, within which a file without a checksum must have been looked through
+PATIENCE = 30  # seconds, within which a file without a checksum must have been looked through
 LOOK_THROUGH = """
 import sys, h5py
 def look(name, item):
@@ -127,7 +127,7 @@ def _fill(dataset: Any, array: np.ndarray, rounds: bool) -> None:
         planes = np.ascontiguousarray(np.ascontiguousarray(whole).view(np.uint8).reshape(-1, array.itemsize).T)
         # runs and frequent bytes are all there is to find in draws: twice as fast as looking for repeats, and smaller
         deflate = zlib.compressobj(1, zlib.DEFLATED, zlib.MAX_WBITS, 8, zlib.Z_RLE)
-        dataset.id.write_direct_chunk(start, deflate.compress(planes) + deflate.flush())
+        dataset.id.write_direct_chunk(start, deflate.compress(planes.data) + deflate.flush())
 
 
 def rounded(shares: np.ndarray) -> np.ndarray:
@@ -181,7 +181,7 @@ def look_through(path: str) -> None:
 
 def attributes_of(file: h5py.File) -> dict[str, Any]:
     """The attributes; an array of one number is that number."""
-    return {name: value if isinstance(value, str) else np.asarray(value).item() for name, value in file.attrs.items()}
+    return {name: np.asarray(value).item() if np.size(value) == 1 else value for name, value in file.attrs.items()}
 
 
 def read_state(file: h5py.File) -> dict[str, Any]:

@@ -121,7 +121,7 @@ def save(fit: Fit, path: str | Path) -> Path:
         raise TypeError(
             f"fit.info holds what no file can hold ({error}); take it out with del fit.info[...]."
         ) from error
-    tree = fit.posterior.copy()
+    tree = to_datatree(fit)  # as it is now: fit.posterior may be from before a change
     tree.attrs = {**tree.attrs, "format": FORMAT, "version": VERSION}
     write_whole(path, packed(tree, text))
     return path

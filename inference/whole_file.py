@@ -22,17 +22,17 @@ def checked_path(path: Any) -> Path:
     path = Path(path)
     if "\0" in str(path):
         raise ValueError(f"path is {str(path)!r}, and no file has a NUL in its name; leave it out.")
-    if path.is_dir():
+    if os.path.isdir(path):
         raise IsADirectoryError(f"path {str(path)!r} is a folder; give a file in it, such as {str(path / 'fit.nc')!r}.")
     if path.suffix.lower() in OTHER_FORMATS:
         raise ValueError(
             f"path is {str(path)!r}, and a fit is a netCDF file, not {path.suffix}; give {str(path.with_suffix('.nc'))!r}."
         )
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise FileNotFoundError(f"path {str(path)!r} is in no existing folder; make {str(path.parent)!r} first.")
-    if path.exists() and not path.is_file():
+    if os.path.exists(path) and not os.path.isfile(path):
         raise ValueError(f"path {str(path)!r} is a device or a socket; give the name of a file.")
-    if path.exists() and not os.access(path, os.W_OK):
+    if os.path.exists(path) and not os.access(path, os.W_OK):
         raise PermissionError(f"path {str(path)!r} may not be written to; change its permissions or give another path.")
     return path
 
@@ -42,10 +42,10 @@ def write_whole(path: Path, data: memoryview) -> None:
 
     A link stays a link, and a file keeps its permissions. What a killed process left under a hidden name is removed.
     """
-    target = path.resolve() if path.is_symlink() else path
-    for left in glob.glob(f".{glob.escape(target.name)}.*.part", root_dir=target.parent):
-        (target.parent / left).unlink(missing_ok=True)
+    target = Path(os.path.realpath(path)) if os.path.islink(path) else path
     try:
+        for left in glob.glob(f".{glob.escape(target.name)}.*.part", root_dir=target.parent):
+            (target.parent / left).unlink(missing_ok=True)
         while not _written(target, data):
             pass
     except OSError as error:

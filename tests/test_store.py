@@ -136,6 +136,8 @@ def test_everything_comes_back_to_the_last_bit(fit, tmp_path):
     aligned = diagnostics.align(fit)
     again = inference.load(aligned.save(tmp_path / "aligned"))
     np.testing.assert_array_equal(again.draws["beta"], aligned.draws["beta"])
+    fit.draws["eta"] = np.where(fit.draws["eta"] < 0, np.nan, fit.draws["eta"])  # a fit that went wrong is kept, too
+    np.testing.assert_array_equal(inference.load(fit.save(tmp_path / "fit.nc")).draws["eta"], fit.draws["eta"])
 
 
 def test_xarray_reads_the_file_as_it_is(fit, tmp_path):
@@ -154,7 +156,7 @@ def test_any_text_can_be_saved(fit, tmp_path):
     fit.corpus = replace(fit.corpus, vocabulary=texts, names=np.array([*texts, "c", "d"]))
     fit.story.classes = texts
     fit.info["a\0\udc80"] = {"when": pd.Timestamp("2020-01-31"), "list": [np.float32(1), "\0\udc80"]}
-    fit.draws["scope/eta"] = fit.draws["eta"]
+    fit.draws |= {"scope/eta": fit.draws["eta"], "nothing": np.zeros((2, 5, 0))}
     path = fit.save(tmp_path / "fit.nc")
     assert list(xr.open_datatree(path, engine="h5netcdf")["posterior"]["term"].values[:2]) == ["a\\0b", "a\\udc80b"]
     with h5py.File(path) as file:
@@ -164,6 +166,7 @@ def test_any_text_can_be_saved(fit, tmp_path):
     loaded = inference.load(fit.save(path))
     assert loaded.classes.tolist() == texts.tolist() and loaded.info["a\0\udc80"]["list"] == [1.0, "\0\udc80"]
     np.testing.assert_array_equal(loaded.draws["scope/eta"], fit.draws["eta"])
+    assert loaded.draws["nothing"].shape == (2, 5, 0)
 
 
 @pytest.mark.parametrize(
@@ -196,9 +199,9 @@ def test_what_cannot_be_loaded_by_its_name_is_said():
 
 def test_a_full_disk_leaves_the_old_file_and_the_fit(fit, tmp_path):
     path = fit.save(tmp_path / "fit.nc")
+    assert fit.posterior is not None  # and what it was is not what is saved
     old, limits = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
     fit.draws["eta"] = fit.draws["eta"] + 1
-    del fit.posterior
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
     try:
         with pytest.raises(
@@ -209,6 +212,11 @@ def test_a_full_disk_leaves_the_old_file_and_the_fit(fit, tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert path.read_bytes() == old and list(tmp_path.iterdir()) == [path]
     assert same(inference.load(fit.save(path)), fit)
+
+
+def test_a_name_that_the_disk_refuses_is_said(fit, tmp_path):
+    with pytest.raises(OSError, match=r"could not be written \(File name too long\); .* give another path"):
+        fit.save(tmp_path / ("x" * 300))
 
 
 def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path):
