@@ -152,7 +152,7 @@ def check_seal(data: bytes, path: str) -> bool:
     """Whether the file has a checksum: files of version 2 have none. A checksum that is wrong, or was lost, is refused."""
     if not data.startswith(HDF5):
         raise ValueError(
-            f"{path!r} is no netCDF file: it is truncated or of another kind; give one written by Fit.save."
+            f"{path!r} cannot be read as netCDF: it is truncated or of another kind; give a file written by Fit.save."
         )
     end = len(data) - SEAL_BYTES
     if data[end : end + len(SEAL)] == SEAL and end > 0:
@@ -176,7 +176,7 @@ def look_through(path: str) -> None:
     except subprocess.TimeoutExpired:
         failed = 1
     if failed:
-        raise ValueError(f"{path!r} cannot be read: it is truncated or of another kind; save the fit again.")
+        raise ValueError(f"{path!r} cannot be read as netCDF: it is truncated or of another kind; save the fit again.")
 
 
 def attributes_of(file: h5py.File) -> dict[str, Any]:

@@ -199,7 +199,9 @@ def _read(data: bytes, path: str) -> tuple[dict[str, Any], Groups, list[np.ndarr
         file = h5py.File(io.BytesIO(data), "r")
         attributes = attributes_of(file)
     except DAMAGE as error:
-        raise ValueError(f"{path!r} cannot be read: it is truncated or of another kind; save the fit again.") from error
+        raise ValueError(
+            f"{path!r} cannot be read as netCDF: it is truncated or of another kind; save the fit again."
+        ) from error
     _check_version(attributes, path)
     try:
         with file:
