@@ -14,7 +14,7 @@ import numpy as np
 from topiczoo.corpora import Corpus
 
 from .folding import Folding, responses
-from .prediction import _respond as respond
+from .prediction import respond
 from .upstream import ClassPosterior, answers, label_above
 
 if TYPE_CHECKING:
@@ -66,7 +66,8 @@ def _through_draws(folding: Folding, data: tuple, key: jax.Array, draws: dict[st
     def one(drawn: tuple) -> dict[str, dict]:
         key, values = drawn
         theta, zbar = folding.expected_topics(data[0], values)
-        return respond(folding, key, data[0], zbar, {**values, folding.reading.theta: theta}, 1)
+        names, given = tuple(responses(folding.reading)), {**values, folding.reading.theta: theta}
+        return respond(folding.reading, names, 1, key, data[0], zbar, given)
 
     return jax.lax.map(one, (jax.random.split(key, len(next(iter(draws.values())))), draws))
 

@@ -51,7 +51,8 @@ class Fit:
     statistics
         What the sampler says of each draw, e.g. ``diverging``.
     info
-        Engine, seed, settings, and what served which site.
+        Engine, seed, settings, and what served which site; after loading also the story's text when it was saved,
+        ``story_source``.
     importance_ratios
         For a variational fit that was not loaded from a file: a function that compares the guide with the posterior.
     """
@@ -261,7 +262,13 @@ class Fit:
         return select(self, rule, **options)
 
     def save(self, path: str | Path) -> Path:
-        """Write the fit to one netCDF file."""
+        """Write the fit to one netCDF file, whole or not at all: if anything goes wrong the old file stands.
+
+        Draws of shares (topics, proportions) of more than a million numbers are rounded to the digits that a posterior can
+        tell: the square root of a share to within 3e-6, where N words leave it a standard deviation of 1 / (2 sqrt(N)), and
+        every share to within 4% of itself. Everything else is kept exactly, as are means. The file is compressed and has a
+        checksum; xarray and ArviZ read it (``xarray.open_datatree(path, engine="h5netcdf")``).
+        """
         from .store import save
 
         return save(self, path)
