@@ -29,7 +29,7 @@ def reviews():
 @pytest.fixture(scope="module")
 def fit(reviews):
     corpus, y = reviews
-    return inference.gibbs(models.slda, corpus[:250], y[:250], num_chains=2, seed=5, **SETTINGS)
+    return inference.gibbs(models.slda, corpus[:250], y[:250], num_chains=2, seed=0, **SETTINGS)
 
 
 def test_posterior_has_named_axes(fit):
@@ -169,7 +169,7 @@ def test_large_sites_are_kept_as_means_and_some_draws(reviews, monkeypatch):
 
     corpus, y = reviews
     monkeypatch.setattr(gibbs_engine, "BUDGET", 1_000_000)
-    thin = inference.gibbs(models.slda, corpus[:250], y[:250], num_chains=2, seed=5, **SETTINGS)
+    thin = inference.gibbs(models.slda, corpus[:250], y[:250], num_chains=2, seed=0, **SETTINGS)
     assert set(thin.info["as_means"]) == {"beta", "theta"} and set(thin.draws) == {"eta", "sigma"}
     assert thin.snapshots["beta"].shape[:2] == (2, len(thin.snapshot_index)) and thin.snapshot_index[-1] == 99
     assert set(thin.means) == {"beta", "theta"}

@@ -336,8 +336,9 @@ def test_nothing_is_imported_or_taken_for_a_story_because_a_file_says_so(fit, tm
     ):
         inference.load(path)
     assert inference.load(path, alpha=0.3).story.arguments["alpha"] == 0.3
-    with pytest.raises(TypeError, match="story is 'slda'; give the function"):
-        inference.load(path, story="slda")
+    assert inference.load(path, story="slda", alpha=0.3).story.function is models.slda
+    with pytest.raises(ValueError, match="story is 'os.system'; give a function"):
+        inference.load(path, story="os.system", alpha=0.3)
 
 
 def test_an_argument_that_json_does_not_know_must_be_given_again(fit, tmp_path):
