@@ -81,8 +81,9 @@ def part_topiczoo_speed(folder, sweeps):
     from topiczoo.corpora.layouts import documents
     from topiczoo.inference import chains, gibbs_engine
     from topiczoo.inference.reading import read
-    from topiczoo.inference.sharding import mesh_of_documents
-    from topiczoo.inference.sweep import sweep
+    from topiczoo.inference.sharding import by_threads
+    from topiczoo.inference.split_gibbs import SplitGibbs
+    from topiczoo.inference.sweep import assembled, given, sweep_shards
 
     counts, vocabulary, rating = load(folder)
     corpus = corpora.Corpus.from_counts(counts, vocabulary)
@@ -90,34 +91,39 @@ def part_topiczoo_speed(folder, sweeps):
     began = time.perf_counter()
     reading = read(models.slda, corpus, y, {"num_topics": TOPICS, "alpha": ALPHA, "gamma": GAMMA})
     data = documents(corpus, blocks=True), jnp.asarray(reading.y)
-    mesh = mesh_of_documents(data[0].blocks)
-    plan = gibbs_engine.choose_blocks(reading, mesh=mesh, draw_theta=False)
+    plan = gibbs_engine.choose_blocks(reading, draw_theta=False)
     schedule = chains.Schedule(20, sweeps, chunk=1, unstored=["beta", "theta", "z"])
-    chain = chains.Chains(plan.kernel(), jnp.stack([jax.random.key(0)]), data, schedule)
-    jax.block_until_ready(chain.advance(1))
+    chain = chains.Chains(SplitGibbs(plan.kernel(), 1), jnp.stack([jax.random.key(0)]), data, schedule)
+
+    def advance(steps):
+        chain.states, _, _ = chain.advance(steps)
+
+    advance(1)
     first = time.perf_counter() - began
     seconds = []
     for _ in range(20):
-        jax.block_until_ready(chain.advance(1))
+        advance(1)
     for _ in range(3):
         began = time.perf_counter()
         for _ in range(sweeps):
-            jax.block_until_ready(chain.advance(1))
+            advance(1)
         seconds.append((time.perf_counter() - began) / sweeps)
 
-    values = {name: value[0] for block in chain.states.block_states for name, value in block.z.items() if name != "z"}
-    z = jax.tree.map(lambda leaf: leaf[0], next(b.z["z"] for b in chain.states.block_states if "z" in b.z))
-    step = jax.jit(
-        lambda key, z, corpus, y, values: sweep(
-            key, z, reading, corpus, y, values, collapsed=True, supervised=True, mesh=mesh
-        )
-    )
-    z = jax.block_until_ready(step(jax.random.key(1), z, *data, values))
+    (state,), blocks = chain.states, data[0].blocks
+    values, z = {name: value for name, value in state.z.items() if name != "z"}, state.z["z"]
+    told = jax.jit(lambda key, data, values: given(key, reading, *data, values, True))
+    shards = jax.jit(lambda between, told, z, blocks: sweep_shards(reading, True, True, told, z, blocks, between))
+    tables = jax.jit(lambda swept, blocks: assembled(swept, blocks, True, corpus.num_terms))
+
+    def step(key, z):
+        return tables(by_threads(shards, blocks, told(key, data, values), z, blocks), blocks)
+
+    z = jax.block_until_ready(step(jax.random.key(1), z))
     alone = []
     for i in range(3):
         began = time.perf_counter()
         for j in range(sweeps):
-            z = step(jax.random.key(100 * i + j), z, *data, values)
+            z = step(jax.random.key(100 * i + j), z)
         jax.block_until_ready(z)
         alone.append((time.perf_counter() - began) / sweeps)
     return {

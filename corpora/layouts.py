@@ -18,6 +18,7 @@ from .corpus import Corpus
 WIDTH = 64  # documents of a block: 64 x 50 topics of float32 stay in a core's first cache
 SHARDS = 8  # parts of a corpus that threads share out: so many on any machine, so that results are the same on all
 LEAST_SHARED = 50_000  # places: fewer are not worth the threads
+LONG, LONGER = 4096, 8  # tokens of a document that is laid out alone, and how many times those of nearly all others
 WIDTH_OF_ACCELERATORS = 4096  # they would rather have many documents side by side than few steps
 
 
@@ -38,6 +39,20 @@ class Pairs(NamedTuple):
         return ()
 
 
+class LongDocuments(NamedTuple):
+    """Documents much longer than others, one after the other, the tokens of a document side by side.
+
+    In a block each would make all others as deep as itself. Token n of document ``rows[i]`` is
+    ``terms[start[i] + n // width, n % width]``.
+    """
+
+    terms: jax.Array  # [places, width] int32; num_terms where there is no token
+    start: jax.Array  # [long documents] first place
+    depth: jax.Array  # [long documents] number of places
+    rows: jax.Array  # [long documents]
+    lengths: jax.Array  # [long documents]
+
+
 class Blocks(NamedTuple):
     """Documents sorted by length, side by side in blocks of equal width; each block as deep as its longest.
 
@@ -53,9 +68,23 @@ class Blocks(NamedTuple):
     rows: jax.Array  # [shards, blocks, width] document of a lane (0 where there is none)
     lengths: jax.Array  # [shards, blocks, width] tokens of that document (0 where there is none)
     lane: jax.Array  # [documents] position of a document in the flattened lanes
+    long: LongDocuments | None = None  # documents that have no tokens in the blocks
+
+    def of_tokens(self, topics: Any, long_topics: Any = None) -> np.ndarray:
+        """What stands in the places of every token, in the order of ``Corpus.tokens``."""
+        found = np.asarray(topics)[self.places()]
+        if self.long is None:
+            return found
+        lengths = np.asarray(self.lengths).reshape(-1)[np.asarray(self.lane)]
+        long, width = jax.tree.map(np.asarray, self.long), self.long.terms.shape[1]
+        parts = np.split(found, np.cumsum(lengths)[:-1])
+        flat = np.asarray(long_topics).reshape(-1)
+        for row, first, length in zip(long.rows, long.start, long.lengths, strict=True):
+            parts[row] = flat[first * width : first * width + length]
+        return np.concatenate(parts)
 
     def places(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Where every token stands, in the order of ``Corpus.tokens``: shard, place, lane."""
+        """Where every token of the blocks stands, in the order of ``Corpus.tokens``: shard, place, lane."""
         shard, block, lane = np.unravel_index(np.asarray(self.lane), self.lengths.shape)
         lengths = np.asarray(self.lengths)[shard, block, lane]
         first = np.asarray(self.start)[shard, block]
@@ -65,7 +94,7 @@ class Blocks(NamedTuple):
     @property
     def padding(self) -> float:
         """Stored places a token: 1 is perfect."""
-        return float(self.terms.size / np.asarray(self.lengths).sum())
+        return float(self.terms.size / max(np.asarray(self.lengths).sum(), 1))
 
 
 @jax.tree_util.register_dataclass
@@ -110,7 +139,7 @@ def documents(corpus: Corpus, *, pairs: bool = False, tokens: bool = False, bloc
     if tokens:
         layout["token_document"], layout["token_term"] = map(jnp.asarray, corpus.tokens())
     if blocks:
-        layout["blocks"] = token_blocks(corpus)
+        layout["blocks"] = token_blocks(corpus, long=True)
     return Documents(
         lengths=jnp.asarray(corpus.lengths, jnp.float32),
         covariates=_numeric(corpus.covariates),
@@ -141,10 +170,18 @@ def distinct_pairs(corpus: Corpus) -> Pairs:
     )
 
 
-def token_blocks(corpus: Corpus) -> Blocks:
-    """Blocks of documents of like length, the longest first, each dealt to the shard that has least to do so far."""
-    lengths = corpus.lengths
-    shards = SHARDS if lengths.sum() >= LEAST_SHARED and jax.default_backend() == "cpu" else 1
+def token_blocks(corpus: Corpus, shards: int | None = None, *, long: bool = False) -> Blocks:
+    """Blocks of documents of like length, the longest first, each dealt to the shard that has least to do so far.
+
+    With ``long`` documents that are much longer than others are laid out beside the blocks, on a host: it has no time for
+    places without a token.
+    """
+    lengths, alone = corpus.lengths, np.zeros(corpus.num_documents, bool)
+    if long and jax.default_backend() == "cpu":
+        alone = lengths > max(LONG, LONGER * np.quantile(lengths, 0.9))
+        lengths = np.where(alone, 0, lengths)
+    if shards is None:
+        shards = SHARDS if lengths.sum() >= LEAST_SHARED and jax.default_backend() == "cpu" else 1
     width = WIDTH if jax.default_backend() == "cpu" else WIDTH_OF_ACCELERATORS
     width = min(width, 2 ** int(np.ceil(np.log2(max(corpus.num_documents / shards, 1)))))
     order = np.full(-(-corpus.num_documents // width) * width, -1)
@@ -164,7 +201,7 @@ def token_blocks(corpus: Corpus) -> Blocks:
     shard, block, lane = np.nonzero(inside)
     repeats = in_lane[shard, block, lane]
     position = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
-    first = (np.cumsum(lengths) - lengths)[rows[shard, block, lane]]
+    first = (np.cumsum(corpus.lengths) - corpus.lengths)[rows[shard, block, lane]]
     terms[
         np.repeat(shard, repeats),
         np.repeat(start[shard, block], repeats) + position,
@@ -174,7 +211,19 @@ def token_blocks(corpus: Corpus) -> Blocks:
     lane_of = np.zeros(corpus.num_documents)
     lane_of[rows[inside]] = np.flatnonzero(inside)
     arrays = terms, start, depth, np.where(inside, rows, 0), in_lane, lane_of
-    return Blocks(*(jnp.asarray(array, jnp.int32) for array in arrays))
+    blocks = Blocks(*(jnp.asarray(array, jnp.int32) for array in arrays))
+    return blocks._replace(long=_long_documents(corpus, np.flatnonzero(alone))) if alone.any() else blocks
+
+
+def _long_documents(corpus: Corpus, rows: np.ndarray) -> LongDocuments:
+    lengths = corpus.lengths[rows]
+    depth = -(-lengths // WIDTH)
+    start = np.cumsum(depth) - depth
+    terms, (_, term) = np.full((depth.sum(), WIDTH), corpus.num_terms), corpus.tokens()
+    ends = np.cumsum(corpus.lengths)[rows]
+    for first, length, end in zip(start * WIDTH, lengths, ends, strict=True):
+        terms.reshape(-1)[first : first + length] = term[end - length : end]
+    return LongDocuments(*(jnp.asarray(array, jnp.int32) for array in (terms, start, depth, rows, lengths)))
 
 
 def _dealt(depths: np.ndarray, shards: int) -> list[list[int]]:

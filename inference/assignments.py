@@ -7,6 +7,7 @@ log p(z, w | theta, beta) = sum_dk n_dk log theta_dk + sum_kv n_kv log beta_kv.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -17,7 +18,9 @@ from jax.scipy.special import xlogy
 from numpyro.distributions import constraints
 from numpyro.primitives import Messenger
 
-from topiczoo.corpora.layouts import Blocks, Documents
+from topiczoo.corpora.layouts import Blocks, Documents, LongDocuments
+
+from .uniforms import token_uniforms, tokens_of_places
 
 
 class Assignments(NamedTuple):
@@ -26,9 +29,8 @@ class Assignments(NamedTuple):
     topics: jax.Array  # [shards, places, width] int32, as Blocks.terms
     document_topic: jax.Array  # [documents, topics] float32
     topic_term: Any = None  # [topics, terms] float32; None where nobody reads it
-    proposed: Any = (
-        None  # share of tokens for which the words alone proposed another topic in the sweep that made these
-    )
+    long: Any = None  # topics of documents that are laid out alone, as LongDocuments.terms
+    proposed: Any = None  # share of tokens for which the words alone proposed another topic in the last sweep
 
     # To NumPyro, which checks values against plates, the whole is one value outside all plates.
     @property
@@ -40,10 +42,28 @@ class Assignments(NamedTuple):
         return ()
 
 
-def count(topics: jax.Array, blocks: Blocks, num_topics: int, num_terms: int) -> Assignments:
+def count(topics: jax.Array, blocks: Blocks, num_topics: int, num_terms: int, long: Any = None) -> Assignments:
     """The tables of counts of given topics."""
-    term_topic = jnp.zeros((num_terms + 1, num_topics), jnp.float32).at[blocks.terms, topics].add(1.0)[:num_terms]
-    return Assignments(topics, document_counts(topics, blocks, num_topics), term_topic.T, jnp.zeros(()))
+    term_topic = jnp.zeros((num_terms + 1, num_topics), jnp.float32).at[blocks.terms, topics].add(1.0)
+    document_topic = document_counts(topics, blocks, num_topics)
+    if blocks.long is not None:
+        term_topic = term_topic.at[blocks.long.terms, long].add(1.0)
+        document_topic = document_topic.at[blocks.long.rows].set(long_counts(long, blocks.long, num_topics))
+    return Assignments(topics, document_topic, term_topic[:num_terms].T, long, jnp.zeros(()))
+
+
+def long_counts(topics: jax.Array, long: LongDocuments, num_topics: int) -> jax.Array:
+    """[long documents, topics]"""
+    own = jnp.searchsorted(long.start, jnp.arange(len(topics)), side="right")[:, None] - 1
+    inside = (long_tokens(long)[1] < long.lengths[own]).astype(jnp.float32)
+    return jnp.zeros((len(long.rows), num_topics)).at[own, topics].add(inside)
+
+
+def long_tokens(long: LongDocuments) -> tuple[jax.Array, jax.Array]:
+    """The document of each place, [places, 1], and which of its tokens stand there, [places, width]."""
+    place, width = jnp.arange(long.terms.shape[0]), long.terms.shape[1]
+    own = jnp.searchsorted(long.start, place, side="right") - 1
+    return long.rows[own][:, None], (place - long.start[own])[:, None] * width + jnp.arange(width)
 
 
 def document_counts(topics: jax.Array, blocks: Blocks, num_topics: int) -> jax.Array:
@@ -77,8 +97,16 @@ class TopicAssignments(dist.Distribution):
 
     def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> Assignments:
         num_topics, num_terms = self.beta.shape
-        topics = jax.random.randint(key, self.blocks.terms.shape, 0, num_topics, jnp.int32)
-        return count(topics, self.blocks, num_topics, num_terms)
+        blocks, long = self.blocks, None
+
+        def drawn(document: jax.Array, place: jax.Array) -> jax.Array:
+            return jnp.floor(token_uniforms(key, document, place)[0] * num_topics).astype(jnp.int32)
+
+        of_places = jax.vmap(partial(tokens_of_places, places=blocks.terms.shape[1]))
+        topics = drawn(*of_places(blocks.start, blocks.depth, blocks.rows))
+        if blocks.long is not None:
+            long = drawn(*long_tokens(blocks.long))
+        return count(topics, blocks, num_topics, num_terms, long)
 
     def log_prob(self, value: Assignments) -> jax.Array:
         if not self.counted:

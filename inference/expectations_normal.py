@@ -179,7 +179,7 @@ class NormalWords:
         if extra := sorted((set(reading.latent) | set(reading.observed)) - known):
             refuse(reading, extra[0], "it is neither part of the words nor of their normal response")
         self.num_topics, self.num_terms = self.topics.prior.shape
-        self.blocks = token_blocks(reading.corpus)
+        self.blocks = token_blocks(reading.corpus, shards=1)
         self.lengths = reading.corpus.lengths.astype(np.float64)
 
     def start(self, rng: np.random.Generator) -> NormalState:

@@ -23,8 +23,8 @@ from .gibbs_engine import theta_can_be_integrated_out
 from .reading import Reading
 from .running import Story
 from .sharding import by_threads, side_by_side
-from .soft_sweep import expected_counts, soft_sweeps
-from .sweep import CHUNK, read_weights, sweep
+from .soft_sweep import expected_counts, expected_counts_of_long, soft_sweeps
+from .sweep import CHUNK, Given, read_weights, sweep, sweep_long
 from .word_steps import by_document
 
 if TYPE_CHECKING:
@@ -138,19 +138,29 @@ class Folding:
         """Expected counts of topics at a chain's means, [documents, topics]."""
         if self.corpus.blocks is None:
             return None
-        found = by_threads(self.compiled(Folding._expected_counts), self.corpus.blocks, self.corpus, self.means(chain))
-        return by_document(found, self.corpus.blocks)
+        given = self.corpus, self.means(chain)
+        lanes = by_threads(self.compiled(Folding._in_lanes), self.corpus.blocks, *given)
+        return self.compiled(Folding._expected_counts)(lanes, *given)
 
-    def _expected_counts(self, between: Any, corpus: Documents, values: dict) -> jax.Array:
+    def _in_lanes(self, between: Any, corpus: Documents, values: dict) -> jax.Array:
         """Expected counts of topics given the words, in the lanes of the documents."""
         weights = read_weights(self.reading, corpus, None, values, collapsed=True)
         even = jnp.tile(corpus.lengths[:, None] / self.reading.num_topics, self.reading.num_topics)
         assert corpus.blocks is not None
         return expected_counts(between, even, corpus.blocks, weights, CENTRING, self.deepest)
 
+    def _expected_counts(self, lanes: Any, corpus: Documents, values: dict) -> jax.Array:
+        """The same, of each document."""
+        assert corpus.blocks is not None
+        counts = by_document(lanes, corpus.blocks)
+        if corpus.blocks.long is None:
+            return counts
+        weights = read_weights(self.reading, corpus, None, values, collapsed=True)
+        return counts.at[corpus.blocks.long.rows].set(expected_counts_of_long(corpus.blocks, weights, CENTRING))
+
     def expected_topics(self, corpus: Documents, values: dict) -> tuple[jax.Array, jax.Array]:
         """E[theta] and E[zbar] given the words, [documents, topics] each."""
-        counts = by_document(self._expected_counts(None, corpus, values), corpus.blocks)
+        counts = self._expected_counts(self._in_lanes(None, corpus, values), corpus, values)
         theta = self.theta(corpus, Assignments(jnp.zeros(0, jnp.int32), counts), values)
         zbar = counts / jnp.maximum(corpus.lengths, 1)[:, None]
         return theta, jnp.where(corpus.lengths[:, None] > 0, zbar, theta)
@@ -159,7 +169,17 @@ class Folding:
         """A draw of all topics given the words: from the chain's centre, and after ``burn`` exact sweeps."""
         weights = read_weights(self.reading, corpus, None, values, collapsed=True)
         assert corpus.blocks is not None
-        return Assignments(*soft_sweeps(key, centre, corpus.blocks, weights, burn, self.deepest))
+        long_key, key = jax.random.split(key)
+        z = Assignments(*soft_sweeps(key, centre, corpus.blocks, weights, burn, self.deepest))
+        if (long := corpus.blocks.long) is None:
+            return z
+        topics, counts = jnp.zeros(long.terms.shape, jnp.int32), centre[long.rows]
+        for turn in range(1 + burn):
+            z = z._replace(long=topics, document_topic=z.document_topic.at[long.rows].set(counts))
+            keys = tuple(jax.random.split(jax.random.fold_in(long_key, turn)))
+            told = Given(keys, weights, corpus, None, {})
+            topics, counts, _ = sweep_long(self.reading, True, False, told, z, corpus.blocks)
+        return z._replace(long=topics, document_topic=z.document_topic.at[long.rows].set(counts))
 
     def sweep(self, corpus: Documents, key: jax.Array, z: Assignments, values: dict) -> Assignments:
         """One exact sweep more."""

@@ -43,12 +43,13 @@ def token_topics(
 
     known = known_words(fit, corpus)
     assert folding.corpus.blocks is not None
-    places = folding.corpus.blocks.places()
+    blocks = folding.corpus.blocks
     small = np.min_scalar_type(folding.reading.num_topics)
     settings: dict[str, Any] = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn}
-    topics = np.stack([part[places].astype(small) for part in folding.run(_topics, **settings)])
+    topics = np.stack([blocks.of_tokens(*part).astype(small) for part in folding.run(_topics, **settings)])
     return TokenTopics(*known.tokens(), topics, folding.reading.num_topics)
 
 
-def _topics(folding: Folding, burn: int, data: tuple, key: jax.Array, centre: Any, values: dict) -> jax.Array:
-    return folding.topics(data[0], key, centre, values, burn).topics
+def _topics(folding: Folding, burn: int, data: tuple, key: jax.Array, centre: Any, values: dict) -> tuple:
+    z = folding.topics(data[0], key, centre, values, burn)
+    return z.topics, z.long

@@ -43,14 +43,13 @@ def over_shards(one_shard: Callable, shards: tuple, shared: tuple, between: Any 
     return jax.lax.fori_loop(*between, turn, room)
 
 
-def by_threads(program: Callable, blocks: Blocks, *arguments: Any, workers: int = WORKERS, **static: Any) -> Any:
+def by_threads(program: Callable, blocks: Blocks, *arguments: Any, workers: int | None = None, **static: Any) -> Any:
     """What a compiled ``program(between, *arguments)`` gives of all shards of some documents, shared out to threads."""
     number = len(blocks.terms)
-    parts = list(pairwise(np.linspace(0, number, min(number, workers) + 1).astype(np.int32)))
+    parts = list(pairwise(np.linspace(0, number, min(number, workers or WORKERS) + 1).astype(np.int32)))
     kept = arguments, tuple(map(hash, static.values()))
     found = side_by_side(lambda part: program(part, *arguments, **static), parts, program, kept)
-    if len(parts) == 1:
-        return found[0]
+    # NumPy's arrays in any case: it sums otherwise than XLA
     return jax.tree.map(
         lambda *leaves: np.concatenate([np.asarray(leaf)[a:b] for leaf, (a, b) in zip(leaves, parts, strict=True)]),
         *found,

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 from topiczoo.corpora.layouts import Blocks
 
 from .sharding import over_shards
-from .sweep import CHUNK, Weights, categorical, look_up, room, with_margin
-from .uniforms import token_uniforms
+from .sweep import Weights, categorical, look_up, room, with_margin
+from .uniforms import shard_uniforms
 
 TINY, LEAST = 1e-30, 1e-6
 LONGER = 1.9  # steps to the expected counts, in logarithms; below 2 they still arrive
@@ -61,6 +61,30 @@ def expected_counts(
     return over_shards(one_shard, shards, (counts, weights), between)
 
 
+def expected_counts_of_long(blocks: Blocks, weights: Weights, iterations: int) -> jax.Array:
+    """The same for the documents that are laid out alone, [long documents, topics], by steps of EM for theta."""
+    long = blocks.long
+    assert long is not None
+    lane = jnp.arange(long.terms.shape[1])
+
+    def one_document(i: jax.Array) -> jax.Array:
+        prior = weights.proportions[long.rows[i] if len(weights.proportions) > 1 else 0]
+
+        def once(_: Any, counts: jax.Array) -> jax.Array:
+            theta = (counts + prior)[:, None]
+
+            def one_place(n: jax.Array, total: jax.Array) -> jax.Array:
+                weight = weights.term_topic[long.terms[long.start[i] + n]].T * theta
+                present = n * len(lane) + lane < long.lengths[i]
+                return total + weight @ (present / jnp.maximum(weight.sum(0), TINY))
+
+            return jax.lax.fori_loop(0, long.depth[i], one_place, jnp.zeros_like(counts))
+
+        return jax.lax.fori_loop(0, iterations, once, jnp.full(len(prior), long.lengths[i] / len(prior)))
+
+    return jax.lax.map(one_document, jnp.arange(len(long.rows)))
+
+
 def soft_sweeps(
     key: jax.Array,
     counts: jax.Array,
@@ -78,6 +102,7 @@ def soft_sweeps(
     def one_shard(shard: tuple, keys: jax.Array, counts: jax.Array, weights: Weights) -> tuple:
         terms, start, depth, rows, lengths = shard
         begin = jnp.zeros(terms.shape, jnp.int32), jnp.zeros((*rows.shape, num_topics))
+        uniform = jax.vmap(lambda key: shard_uniforms(key, start, depth, rows, len(begin[0]))[0])(keys)
         terms = with_margin(terms, weights.term_topic.shape[0] - 1)
         lanes = jnp.arange(rows.shape[1])
 
@@ -90,14 +115,13 @@ def soft_sweeps(
                 topics, here = carry
                 soft = (i == 0).astype(jnp.float32)
                 share = soft * here / jnp.maximum(lengths[block], 1)
-                uniform = _uniforms(keys[i], rows[block], depth[block], beta.shape[0])
 
                 def one_place(n: jax.Array, carry: tuple) -> tuple:
                     topics, here = carry
                     place, present = start[block] + n, (n < lengths[block]).astype(jnp.float32)
                     here = jnp.maximum(here - present * share, 0.0)
                     here = here.at[topics[place], lanes].add((soft - 1) * present, mode="promise_in_bounds")
-                    topic = categorical(beta[n] * (here + prior), uniform[n])
+                    topic = categorical(beta[n] * (here + prior), uniform[i, place])
                     return topics.at[place].set(topic), here.at[topic, lanes].add(present, mode="promise_in_bounds")
 
                 topics, here = jax.lax.fori_loop(0, depth[block], one_place, (topics, here))
@@ -114,16 +138,6 @@ def soft_sweeps(
     shards = blocks.terms, blocks.start, blocks.depth, blocks.rows, blocks.lengths
     topics, drawn = over_shards(one_shard, shards, (keys, counts, weights))
     return topics, drawn.reshape(-1, num_topics)[blocks.lane]
-
-
-def _uniforms(key: jax.Array, documents: jax.Array, depth: jax.Array, places: int) -> jax.Array:
-    """One number from [0, 1) for each token of a block of documents, [places, width]; 0 beyond its depth."""
-
-    def one_chunk(chunk: jax.Array, buffer: jax.Array) -> jax.Array:
-        place = chunk * CHUNK + jnp.arange(CHUNK)[:, None]
-        return jax.lax.dynamic_update_slice_in_dim(buffer, token_uniforms(key, documents, place)[0], chunk * CHUNK, 0)
-
-    return jax.lax.fori_loop(0, -(-depth // CHUNK), one_chunk, jnp.zeros((places, documents.size)))
 
 
 def _proportions(weights: Weights, rows: jax.Array) -> jax.Array:

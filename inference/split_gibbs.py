@@ -17,8 +17,9 @@ import numpy as np
 from numpyro.infer import Gibbs
 from numpyro.infer.gibbs import GIBBS_SITES_KWARG
 
+from . import sharding
 from .running import traced
-from .sharding import WORKERS, by_threads
+from .sharding import by_threads
 from .sweep import Given, Swept, given, sweep_shards
 from .topic_blocks import TopicBlock
 
@@ -27,7 +28,7 @@ class SplitGibbs:
     """NumPyro's composite kernel, whose last block is a topic sweep, for so many chains side by side."""
 
     def __init__(self, kernel: Gibbs, num_chains: int) -> None:
-        self.kernel, self.workers = kernel, max(1, WORKERS // num_chains)
+        self.kernel, self.workers = kernel, max(1, sharding.WORKERS // num_chains)
         self.init = kernel.init
 
     def program(self, steps: int, thinning: int, unstored: Any, fields: Any, state: Any, data: tuple) -> Callable:

@@ -22,11 +22,12 @@ import numpy as np
 
 from topiczoo.corpora.layouts import Blocks, Documents
 
-from .assignments import Assignments, count
+from .assignments import Assignments, count, long_counts
+from .gamma import dirichlet
 from .reading import Reading
 from .running import Answer, run, unwrapped
 from .sharding import over_shards
-from .uniforms import token_uniforms
+from .uniforms import shard_uniforms, token_uniforms
 
 CHUNK = 32  # places whose terms are looked up together
 FLOOR = 1e-30  # a topic's probability of a term is never taken smaller: all topics at zero could not be drawn from
@@ -180,7 +181,7 @@ def categorical(weight: jax.Array, uniform: jax.Array) -> jax.Array:
 class Given(NamedTuple):
     """All that a sweep is given beside the topics themselves."""
 
-    key: jax.Array
+    keys: tuple[jax.Array, jax.Array]  # of tokens, and of theta where it is drawn
     weights: Weights
     corpus: Documents  # without words: they travel in the blocks
     y: Any
@@ -191,7 +192,7 @@ def given(key: jax.Array, reading: Reading, corpus: Documents, y: Any, values: d
     """What a sweep at these values is given."""
     weights = read_weights(reading, corpus, y, values, collapsed)
     others = {name: value for name, value in values.items() if name != "z"}
-    return Given(key, weights, corpus.take(jnp.arange(corpus.num_documents)), y, others)
+    return Given(tuple(jax.random.split(key)), weights, corpus.take(jnp.arange(corpus.num_documents)), y, others)
 
 
 class Swept(NamedTuple):
@@ -218,7 +219,8 @@ def sweep_shards(
         topics, terms, start, depth, rows, lengths = shard
         places = len(terms)
         terms, topics = with_margin(terms, num_terms), with_margin(topics, 0)
-        key, weights, corpus, y, values = given
+        (key, _), weights, corpus, y, values = given
+        uniform = jnp.stack(shard_uniforms(key, start, depth, rows, places + CHUNK)[: 1 + supervised], 1)
 
         def one_block(block: jax.Array, carry: Swept) -> Swept:
             topics, counts, proposed = carry
@@ -229,8 +231,7 @@ def sweep_shards(
                 topics, lanes = carry
                 first = start[block] + chunk * CHUNK
                 beta = topics_of_terms(weights.term_topic, terms, first)
-                place = chunk * CHUNK + jnp.arange(CHUNK)[:, None]
-                chance = jnp.stack(token_uniforms(key, own, place)[: 1 + supervised], 1)
+                chance = jax.lax.dynamic_slice_in_dim(uniform, first, CHUNK)
 
                 def one_place(i: jax.Array, carry: tuple) -> tuple:
                     here, lanes = carry
@@ -257,29 +258,112 @@ def sweep_shards(
     return over_shards(one_shard, shards, (z.document_topic, given), between)
 
 
-def assembled(swept: Swept, blocks: Blocks, tables: bool, num_terms: int) -> Assignments:
-    """What shards have left as assignments; the table of topics and terms takes time that not everybody needs."""
+def assembled(swept: Swept, blocks: Blocks, tables: bool, num_terms: int, long: Any = None) -> Assignments:
+    """What shards have left as assignments; the table of topics and terms takes time that not everybody needs.
+
+    ``long``: topics, counts and number of proposals of the documents that are laid out alone.
+    """
     num_topics = swept.counts.shape[-1]
-    document_topic = swept.counts.reshape(-1, num_topics)[blocks.lane]
+    document_topic, tokens = swept.counts.reshape(-1, num_topics)[blocks.lane], blocks.lengths.sum()
+    proposed, topics = swept.proposed.sum(), None
+    if blocks.long is not None:
+        topics, counts, more = long
+        document_topic = document_topic.at[blocks.long.rows].set(counts)
+        proposed, tokens = proposed + more, tokens + blocks.long.lengths.sum()
     if not tables:
-        return Assignments(swept.topics, document_topic)
-    proposed = swept.proposed.sum() / jnp.maximum(blocks.lengths.sum(), 1)
-    counted = count(swept.topics, blocks, num_topics, num_terms)
-    return counted._replace(document_topic=document_topic, proposed=proposed)
+        return Assignments(swept.topics, document_topic, long=topics)
+    counted = count(swept.topics, blocks, num_topics, num_terms, topics)
+    return counted._replace(document_topic=document_topic, proposed=proposed / jnp.maximum(tokens, 1))
 
 
 def sweep(
     key: jax.Array, z: Assignments, reading: Reading, corpus: Documents, y: Any, values: dict,
-    *, collapsed: bool, supervised: bool,
+    *, collapsed: bool, supervised: bool, swept: Swept | None = None,
 ) -> Assignments:  # fmt: skip
-    """A new topic for every token of the corpus.
+    """A new topic for every token of the corpus; those of the shards may have been drawn already, ``swept``.
 
     Assignments without a table of topics and terms stay without one.
     """
     blocks = corpus.blocks
     assert blocks is not None
-    swept = sweep_shards(reading, collapsed, supervised, given(key, reading, corpus, y, values, collapsed), z, blocks)
-    return assembled(swept, blocks, z.topic_term is not None, corpus.num_terms)
+    told = given(key, reading, corpus, y, values, collapsed)
+    if swept is None:
+        swept = sweep_shards(reading, collapsed, supervised, told, z, blocks)
+    long = sweep_long(reading, collapsed, supervised, told, z, blocks) if blocks.long is not None else None
+    return assembled(swept, blocks, z.topic_term is not None, corpus.num_terms, long)
+
+
+def sweep_long(
+    reading: Reading, collapsed: bool, supervised: bool, given: Given, z: Assignments, blocks: Blocks
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """New topics of the documents that are laid out alone, their counts, and for how many tokens another was proposed.
+
+    theta of such a document is drawn and not integrated out: given it, the words propose topics independently of each other,
+    and WIDTH of them are accepted together, with probability min(1, p(y | new) / p(y | old)). The law is that of the sweep,
+    and so is what is left of theta in z, for theta is drawn anew each time.
+    """
+    (key, theta_key), weights, corpus, y, values = given
+    num_topics, width = weights.term_topic.shape[1], blocks.long.terms.shape[1]
+    lane, terms = jnp.arange(width), with_margin(blocks.long.terms, weights.term_topic.shape[0] - 1)
+
+    def one_document(i: jax.Array, carry: tuple) -> tuple:
+        topics, proposed = carry
+        row, length, start = (part[i] for part in (blocks.long.rows, blocks.long.lengths, blocks.long.start))
+        rows = jnp.full(width, row)
+        own, prior = z.document_topic[row], weights.proportions[row if len(weights.proportions) > 1 else 0]
+        theta = dirichlet(jax.random.fold_in(theta_key, row), own + prior) if collapsed else prior
+        walk = BlockSweep(reading, collapsed, supervised, weights, corpus, y, values, rows, jnp.full(width, length))
+
+        def one_chunk(chunk: jax.Array, carry: tuple) -> tuple:
+            topics, lanes, proposed = carry
+            first = start + chunk * CHUNK
+            beta = topics_of_terms(weights.term_topic, terms, first)
+            tokens = (chunk * CHUNK + jnp.arange(CHUNK))[:, None] * width + lane
+            uniform, accepting = token_uniforms(key, rows, tokens)
+
+            def one_place(n: jax.Array, carry: tuple) -> tuple:
+                here, lanes, proposed = carry
+                old, present = here[n], (tokens[n] < length).astype(jnp.float32)
+                topic = categorical(beta[n] * theta[:, None], uniform[n])
+                proposed = proposed + (present * (topic != old)).sum()
+                moved = _together(walk, lanes, old, topic, present)
+                if supervised:
+                    there, before = moved.log_response[0], lanes.log_response[0]  # the same in all lanes
+                    accepted = (there > before + jnp.log(accepting[n, 0])) | jnp.isneginf(before)
+                    moved = jax.tree.map(lambda new, kept: jnp.where(accepted, new, kept), moved, lanes)
+                    topic = jnp.where(accepted, topic, old)
+                return jax.lax.dynamic_update_index_in_dim(here, topic, n, 0), moved, proposed
+
+            here = jax.lax.dynamic_slice_in_dim(topics, first, CHUNK)
+            places = jnp.minimum(blocks.long.depth[i] - chunk * CHUNK, CHUNK)
+            here, lanes, proposed = jax.lax.fori_loop(0, places, one_place, (here, lanes, proposed))
+            return jax.lax.dynamic_update_slice_in_dim(topics, here, first, 0), lanes, proposed
+
+        carry = topics, walk.start(jnp.broadcast_to(own[:, None], (num_topics, width))), proposed
+        chunks = -(-blocks.long.depth[i] // CHUNK)
+        topics, _, proposed = jax.lax.fori_loop(0, chunks, one_chunk, carry)
+        return topics, proposed
+
+    begin = with_margin(z.long, 0), jnp.zeros(())
+    topics, proposed = jax.lax.fori_loop(0, len(blocks.long.rows), one_document, begin)
+    topics = topics[: len(z.long)]
+    return topics, long_counts(topics, blocks.long, num_topics), proposed
+
+
+def _together(walk: BlockSweep, lanes: Lanes, old: jax.Array, topic: jax.Array, present: jax.Array) -> Lanes:
+    """Lanes that are all of one document, with the tokens of all lanes moved."""
+    steps = present / walk.tokens
+
+    def moved(predictor: jax.Array, eta: jax.Array) -> jax.Array:
+        return predictor + jnp.tensordot(steps, eta[topic] - eta[old], 1)
+
+    predictors = tuple(map(moved, lanes.predictors, walk.weights.coefficients))
+    counts = lanes.counts
+    if walk.supervised and not walk.reading.linear:
+        numbers = jnp.arange(len(counts))[:, None]
+        counts = counts + (((topic == numbers) * 1.0 - (old == numbers)) @ present)[:, None]
+    lanes = lanes._replace(counts=counts, predictors=predictors)
+    return lanes._replace(log_response=walk.response(lanes)) if walk.supervised else lanes
 
 
 def topics_of_terms(term_topic: jax.Array, terms: jax.Array, first: jax.Array) -> jax.Array:

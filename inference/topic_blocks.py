@@ -15,7 +15,7 @@ from .blocks import Block, log_beta_function
 from .gamma import dirichlet
 from .reading import Reading
 from .running import run, total
-from .sweep import BlockSweep, Swept, assembled, categorical, concentration, read_weights, sweep
+from .sweep import BlockSweep, Swept, categorical, concentration, read_weights, sweep
 
 WATCHED = ("lp", "usage", "moved", "proposed")  # by watch_topics
 
@@ -39,13 +39,10 @@ class TopicBlock(Block):
 
     def draw(self, key: jax.Array, values: dict, corpus: Any, y: Any) -> tuple[dict, dict]:
         sweep_key, theta_key = jax.random.split(key)
-        if self.swept is not None:
-            z = assembled(self.swept, corpus.blocks, True, corpus.num_terms)
-        else:
-            z = sweep(
-                sweep_key, values["z"], self.reading, corpus, y, values,
-                collapsed=self.collapsed, supervised=self.supervised,
-            )  # fmt: skip
+        z = sweep(
+            sweep_key, values["z"], self.reading, corpus, y, values,
+            collapsed=self.collapsed, supervised=self.supervised, swept=self.swept,
+        )  # fmt: skip
         if not self.collapsed:
             return {"z": z}, {}
         trace = run(self.reading.story, corpus, y, {**values, "z": z}, Assigned(counted=False))
@@ -100,8 +97,10 @@ def watch_topics(
         lp += xlogy(z.document_topic, trace["z"]["fn"].theta).sum()
     if reading.beta not in integrated:
         lp += xlogy(z.topic_term, trace["z"]["fn"].beta).sum()
-    present = corpus.blocks.terms < corpus.num_terms
-    moved = jnp.sum(present & (z.topics != before.topics)) / jnp.maximum(present.sum(), 1)
+    moved = jnp.sum((corpus.blocks.terms < corpus.num_terms) & (z.topics != before.topics))
+    if corpus.blocks.long is not None:
+        moved += jnp.sum((corpus.blocks.long.terms < corpus.num_terms) & (z.long != before.long))
+    moved /= jnp.maximum(corpus.lengths.sum(), 1)
     return {"lp": lp, "usage": usage, "moved": moved, "proposed": z.proposed}
 
 
@@ -198,7 +197,7 @@ class CollapsedBlock(Block):
             for site, counts in ((reading.theta, document_topic), (reading.beta, topic_term))
         )
         new = {
-            "z": Assignments(topics, document_topic, topic_term, jnp.zeros(())),
+            "z": Assignments(topics, document_topic, topic_term, None, jnp.zeros(())),
             reading.theta: dirichlet(theta_key, theta),
             reading.beta: dirichlet(beta_key, beta),
         }

@@ -11,6 +11,18 @@ import jax.numpy as jnp
 from jax.extend.random import threefry2x32_p
 
 
+def shard_uniforms(key: jax.Array, start: jax.Array, depth: jax.Array, rows: jax.Array, places: int) -> tuple:
+    """The same for all places of a shard, each [places, width]: many at once take half the time that some at a time take."""
+    return token_uniforms(key, *tokens_of_places(start, depth, rows, places))
+
+
+def tokens_of_places(start: jax.Array, depth: jax.Array, rows: jax.Array, places: int) -> tuple[jax.Array, jax.Array]:
+    """The documents of a shard's places, [places, width], and which of their tokens stand there, [places, 1]."""
+    place = jnp.arange(places)
+    block = jnp.minimum(jnp.searchsorted(start + depth, place, side="right"), len(start) - 1)
+    return rows[block], (place - start[block])[:, None]
+
+
 def token_uniforms(key: jax.Array, document: jax.Array, place: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Two numbers from [0, 1) for each token, in the shape that ``document`` and ``place`` have together."""
     shape = jnp.broadcast_shapes(jnp.shape(document), jnp.shape(place))

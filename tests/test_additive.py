@@ -314,7 +314,7 @@ def test_an_edited_story_is_recognised_by_what_it_computes():
         ({"make": lambda deviation: 2 * deviation}, "not a softmax of it plus what is fixed; use gibbs, nuts or svi"),
         (
             {"make": lambda deviation: 2 * deviation, "prior": NormalJeffreys()},
-            "plus what is fixed; edit the story, or give proper priors and use svi or nuts",
+            "plus what is fixed; edit the story, or give proper priors and use gibbs, nuts or svi",
         ),
         ({"make": lambda deviation: deviation, "prior": dist.Laplace(1, 1.0)}, "not centred at 0"),
         ({"make": lambda deviation: deviation, "prior": dist.Normal(0, 1.0)}, "computed, not a Dirichlet site"),

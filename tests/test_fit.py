@@ -157,10 +157,10 @@ def test_a_story_that_is_not_found_again_must_be_given(fit, tmp_path):
 
 def test_same_seed_same_draws_however_many_chains(fit, reviews):
     corpus, y = reviews
-    alone = inference.gibbs(models.slda, corpus[:250], y[:250], num_chains=1, seed=5, **SETTINGS)
+    alone = inference.gibbs(models.slda, corpus[:250], y[:250], num_chains=1, seed=0, **SETTINGS)
     for site in ("sigma", "eta", "beta"):
         np.testing.assert_allclose(alone.draws[site][0], fit.draws[site][0], rtol=1e-4, atol=1e-6)
-    again = inference.gibbs(models.slda, corpus[:250], y[:250], num_chains=1, seed=5, **SETTINGS)
+    again = inference.gibbs(models.slda, corpus[:250], y[:250], num_chains=1, seed=0, **SETTINGS)
     np.testing.assert_array_equal(alone.draws["sigma"], again.draws["sigma"])
 
 
@@ -174,7 +174,7 @@ def test_large_sites_are_kept_as_means_and_some_draws(reviews, monkeypatch):
     assert thin.snapshots["beta"].shape[:2] == (2, len(thin.snapshot_index)) and thin.snapshot_index[-1] == 99
     assert set(thin.means) == {"beta", "theta"}
     assert np.isfinite(thin.predict(corpus[250:], num_burn=2).draws).all()
-    kept = inference.gibbs(models.slda, corpus[:250], y[:250], num_chains=2, seed=5, keep=["beta"], **SETTINGS)
+    kept = inference.gibbs(models.slda, corpus[:250], y[:250], num_chains=2, seed=0, keep=["beta"], **SETTINGS)
     assert "beta" in kept.draws and "theta" in kept.info["as_means"]
 
 
@@ -199,23 +199,31 @@ def test_nan_stops_the_run_with_the_sites_name(monkeypatch):
         inference.gibbs(models.lda, corpus, num_topics=2, num_warmup=4, num_samples=4, progress_bar=False)
 
 
-def test_interrupt_keeps_what_was_drawn(monkeypatch):
-    advance, calls = chains.Chains.advance, []
+@pytest.mark.parametrize("call", [3, 4, 7])
+@pytest.mark.parametrize("place", ["Chains.advance", "_refuse_nan", "Progress", "tqdm.update"])
+def test_an_interrupt_anywhere_keeps_what_was_drawn(monkeypatch, place, call):
+    """Chunks of 10: call 2 and later are draws. States, means and the count of draws must be of the same chunk."""
+    owner, _, name = place.rpartition(".")
+    owner = getattr(chains, owner) if owner else chains
+    right, calls = getattr(owner, name), []
 
-    def interrupted(self, steps):
-        calls.append(steps)
-        if sum(calls) > 30:
+    def interrupted(*arguments):
+        calls.append(name)
+        if len(calls) == call:
             raise KeyboardInterrupt
-        return advance(self, steps)
+        return right(*arguments)
 
-    monkeypatch.setattr(chains.Chains, "advance", interrupted)
+    monkeypatch.setattr(owner, name, interrupted)
     monkeypatch.setattr("topiczoo.inference.gibbs_engine.CHUNK_TOKENS", 1000)
     corpus, _ = stories.small()
     fit = inference.gibbs(
-        models.lda, corpus, num_topics=2, num_warmup=10, num_samples=50, num_chains=1, progress_bar=False
+        models.lda, corpus, num_topics=2, num_warmup=10, num_samples=80, num_chains=1, progress_bar=False
     )
-    assert fit.info["interrupted"] and 0 < fit.draws["beta"].shape[1] <= 20
-    np.testing.assert_allclose(fit.means["beta"].sum(-1), 1, rtol=1e-4)
+    draws = fit.draws["beta"].shape[1]
+    assert fit.info["interrupted"] and 0 < draws < 80 and draws % 10 == 0
+    for site in ("beta", "theta"):
+        np.testing.assert_allclose(fit.means[site].sum(-1), 1, rtol=1e-4)
+    assert fit.statistics["lp"].shape == (1, draws)
 
 
 def test_mixture_transforms_to_probabilities_of_topics(reviews):

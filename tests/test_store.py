@@ -337,7 +337,7 @@ def test_nothing_is_imported_or_taken_for_a_story_because_a_file_says_so(fit, tm
         inference.load(path)
     assert inference.load(path, alpha=0.3).story.arguments["alpha"] == 0.3
     assert inference.load(path, story="slda", alpha=0.3).story.function is models.slda
-    with pytest.raises(ValueError, match="story is 'os.system'; give a function"):
+    with pytest.raises(ValueError, match=r"story is 'os\.system'; give a function"):
         inference.load(path, story="os.system", alpha=0.3)
 
 

@@ -15,27 +15,21 @@ __all__ = ["__version__", "corpora", "diagnostics", "inference", "models"]
 _SUBMODULES = frozenset({"corpora", "diagnostics", "inference", "models"})
 
 
-def _one_host_device_per_core() -> None:
-    """Ask XLA for as many CPU devices as there are cores, unless the user has already said how many.
+def _threads_for_xla() -> None:
+    """Ask XLA for more threads than there are cores, unless the user has said how many.
 
-    XLA runs the small steps of a sampler on one core. With one host device a core, each chain (or each
-    shard of the documents) gets a device of its own and all cores are used. XLA reads the flag when the
-    first array is made and never again, so it is set here, before anything in this package imports jax.
-
-    XLA's threads are as many as the devices. When all of them are inside a batch of small matrices (LAPACK),
-    each waits for a thread to help it, and none is left: the program stands still for ever. One more keeps a
-    story with a batch of its own going (the engines' shards have none: ``inference.small_matrices``).
+    A batch of small matrices (LAPACK) is shared out to XLA's threads. When each of them is inside such a batch, all wait for
+    one to help them, and none is left: the program stands still for ever. One more than can ever run side by side keeps it
+    going. Large products are shared out too, and are rounded otherwise by more threads: so there are as many on a
+    machine with one host device as with eight. XLA reads this when the first array is made and never again, so it is set
+    here, before anything in this package imports jax.
     """
-    flag = "--xla_force_host_platform_device_count"
-    flags = os.environ.get("XLA_FLAGS", "")
-    said = re.search(flag.lstrip("-") + r"=(\d+)", flags)
-    devices = int(said[1]) if said else int(os.environ.get("JAX_NUM_CPU_DEVICES") or os.cpu_count() or 1)
-    if not said and "JAX_NUM_CPU_DEVICES" not in os.environ:
-        os.environ["XLA_FLAGS"] = f"{flags} {flag}={devices}".strip()
-    os.environ.setdefault("PJRT_NPROC", str(max(devices, os.cpu_count() or 1) + 1))
+    said = re.search(r"xla_force_host_platform_device_count=(\d+)", os.environ.get("XLA_FLAGS", ""))
+    devices = int(said[1]) if said else int(os.environ.get("JAX_NUM_CPU_DEVICES") or 1)
+    os.environ.setdefault("PJRT_NPROC", str(max(devices, os.cpu_count() or 1, 8) + 1))
 
 
-_one_host_device_per_core()
+_threads_for_xla()
 
 
 def __getattr__(name: str):
