@@ -186,11 +186,11 @@ def token_blocks(corpus: Corpus, shards: int | None = None, *, long: bool = Fals
     width = min(width, 2 ** int(np.ceil(np.log2(max(corpus.num_documents / shards, 1)))))
     order = np.full(-(-corpus.num_documents // width) * width, -1)
     order[: corpus.num_documents] = np.argsort(-lengths, kind="stable")
-    blocks = order.reshape(-1, width)
-    of_shard = _dealt(lengths[blocks[:, 0]], shards)
+    in_blocks = order.reshape(-1, width)
+    of_shard = _dealt(lengths[in_blocks[:, 0]], shards)
     rows = np.full((shards, max(map(len, of_shard)), width), -1)
-    for shard, own in enumerate(of_shard):
-        rows[shard, : len(own)] = blocks[own]
+    for place, own in enumerate(of_shard):
+        rows[place, : len(own)] = in_blocks[own]
     inside = rows >= 0
     in_lane = np.where(inside, lengths[rows], 0)
     depth = in_lane.max(2)
@@ -210,9 +210,9 @@ def token_blocks(corpus: Corpus, shards: int | None = None, *, long: bool = Fals
 
     lane_of = np.zeros(corpus.num_documents)
     lane_of[rows[inside]] = np.flatnonzero(inside)
-    arrays = terms, start, depth, np.where(inside, rows, 0), in_lane, lane_of
-    blocks = Blocks(*(jnp.asarray(array, jnp.int32) for array in arrays))
-    return blocks._replace(long=_long_documents(corpus, np.flatnonzero(alone))) if alone.any() else blocks
+    arrays: Any = terms, start, depth, np.where(inside, rows, 0), in_lane, lane_of
+    apart = _long_documents(corpus, np.flatnonzero(alone)) if alone.any() else None
+    return Blocks(*jax.tree.map(lambda array: jnp.asarray(array, jnp.int32), arrays), long=apart)
 
 
 def _long_documents(corpus: Corpus, rows: np.ndarray) -> LongDocuments:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from topiczoo.corpora import Corpus
+from topiczoo.corpora.corpus import long_document
 from topiczoo.models.distributions import NormalJeffreys
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ def check_corpus(corpus: Any) -> None:
             f"corpus has {empty.size} documents without words, the first is {corpus.names[empty[0]]!r}; leave them out: "
             "corpus[corpus.lengths > 0]."
         )
+    if sentence := long_document(corpus):
+        warnings.warn(sentence, stacklevel=4)
 
 
 def check_covariates(corpus: Corpus, names: Any) -> None:

@@ -178,7 +178,7 @@ class Folding:
             z = z._replace(long=topics, document_topic=z.document_topic.at[long.rows].set(counts))
             keys = tuple(jax.random.split(jax.random.fold_in(long_key, turn)))
             told = Given(keys, weights, corpus, None, {})
-            topics, counts, _ = sweep_long(self.reading, True, False, told, z, corpus.blocks)
+            topics, counts, _ = sweep_long(self.reading, True, False, told, z, long)
         return z._replace(long=topics, document_topic=z.document_topic.at[long.rows].set(counts))
 
     def sweep(self, corpus: Documents, key: jax.Array, z: Assignments, values: dict) -> Assignments:

@@ -24,7 +24,7 @@ from .border import check_counts, check_seed, refuse_improper
 from .chains import Schedule, chunk_size, run_chains
 from .fit import Fit
 from .reading import BETA, THETA, Reading, read
-from .running import unwrapped
+from .running import circumstances, unwrapped
 from .split_gibbs import SplitGibbs
 from .topic_blocks import CollapsedBlock, TopicBlock, beta_can_be_integrated_out
 
@@ -96,7 +96,7 @@ def gibbs(
         snapshots=drawn.snapshots, snapshot_index=drawn.snapshot_index,
         info={
             "seed": seed, "num_warmup": num_warmup, "thinning": thinning, "blocks": plan.describe(),
-            "interrupted": drawn.interrupted, "as_means": sorted(large),
+            "interrupted": drawn.interrupted, "as_means": sorted(large), **circumstances(),
         },
     )  # fmt: skip
 

@@ -16,6 +16,7 @@ from .border import check_counts, check_numbers, check_seed, refuse_improper
 from .chains import Schedule, chunk_size, run_chains
 from .marginal import Marginal
 from .reading import read
+from .running import circumstances
 
 if TYPE_CHECKING:
     from .fit import Fit
@@ -83,5 +84,6 @@ def nuts(
     info = {
         "seed": seed, "num_warmup": num_warmup, "thinning": thinning, "target": model.target,
         "divergences": int(drawn.statistics["diverging"].sum()), "interrupted": drawn.interrupted,
+        **circumstances(),
     }  # fmt: skip
     return Fit(reading.story, corpus, drawn.draws, y=reading.y, engine="nuts", info=info, statistics=drawn.statistics)

@@ -7,6 +7,8 @@ import inspect
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
+from platform import machine
 from typing import Any
 
 import jax
@@ -34,6 +36,12 @@ def traced(function: Callable) -> Callable:
             return function(*arguments, **named)
 
     return alone
+
+
+def circumstances() -> dict[str, Any]:
+    """What draws depend on beside the seed, and the number of devices, on which they do not."""
+    packages = {name: version(name) for name in ("topiczoo", "jax", "numpyro", "numpy")}
+    return {"platform": f"{jax.default_backend()}, {machine()}", "devices": jax.device_count(), "versions": packages}
 
 
 def refuse_forked() -> None:

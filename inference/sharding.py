@@ -40,7 +40,8 @@ def over_shards(one_shard: Callable, shards: tuple, shared: tuple, between: Any 
         found = one_shard(jax.tree.map(lambda leaf: leaf[i], shards), *shared)
         return jax.tree.map(lambda whole, part: whole.at[i].set(part), room, found)
 
-    return jax.lax.fori_loop(*between, turn, room)
+    first, last = between
+    return jax.lax.fori_loop(first, last, turn, room)
 
 
 def by_threads(program: Callable, blocks: Blocks, *arguments: Any, workers: int | None = None, **static: Any) -> Any:

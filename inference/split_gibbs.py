@@ -75,7 +75,8 @@ class SplitGibbs:
             _, key = jax.random.split(own.rng_key)  # as the block itself will split it
             sweep_key, _ = jax.random.split(key)
             values = {**kwargs[GIBBS_SITES_KWARG], **own.z}
-            told.append(given(sweep_key, topics.reading, *args, values, topics.collapsed))
+            corpus, y = args
+            told.append(given(sweep_key, topics.reading, corpus, y, values, topics.collapsed))
             return own
 
         waiting = copy.copy(topics)

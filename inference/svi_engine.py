@@ -27,7 +27,7 @@ from .border import check_counts, check_numbers, check_seed, refuse_improper
 from .guides import Guide, PathwiseDirichlet
 from .marginal import Marginal
 from .reading import Reading, read
-from .running import TRACING, traced
+from .running import TRACING, circumstances, traced
 
 if TYPE_CHECKING:
     from .fit import Fit
@@ -85,7 +85,7 @@ def svi(
     info = {
         "seed": seed, "guide": guide, "batch_size": batch_size, "num_steps": len(losses),
         "learning_rate": learning_rate, "target": fitted.model.target, "losses": losses, "interrupted": interrupted,
-        "as_means": sorted(means),
+        "as_means": sorted(means), **circumstances(),
     }  # fmt: skip
     fit = Fit(
         reading.story, corpus, draws, y=reading.y, engine="svi", info=info, statistics={},

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from topiczoo.corpora.layouts import Blocks, Documents
+from topiczoo.corpora.layouts import Blocks, Documents, LongDocuments
 
 from .assignments import Assignments, count, long_counts
 from .gamma import dirichlet
@@ -289,12 +289,12 @@ def sweep(
     told = given(key, reading, corpus, y, values, collapsed)
     if swept is None:
         swept = sweep_shards(reading, collapsed, supervised, told, z, blocks)
-    long = sweep_long(reading, collapsed, supervised, told, z, blocks) if blocks.long is not None else None
+    long = None if blocks.long is None else sweep_long(reading, collapsed, supervised, told, z, blocks.long)
     return assembled(swept, blocks, z.topic_term is not None, corpus.num_terms, long)
 
 
 def sweep_long(
-    reading: Reading, collapsed: bool, supervised: bool, given: Given, z: Assignments, blocks: Blocks
+    reading: Reading, collapsed: bool, supervised: bool, given: Given, z: Assignments, long: LongDocuments
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """New topics of the documents that are laid out alone, their counts, and for how many tokens another was proposed.
 
@@ -303,12 +303,12 @@ def sweep_long(
     and so is what is left of theta in z, for theta is drawn anew each time.
     """
     (key, theta_key), weights, corpus, y, values = given
-    num_topics, width = weights.term_topic.shape[1], blocks.long.terms.shape[1]
-    lane, terms = jnp.arange(width), with_margin(blocks.long.terms, weights.term_topic.shape[0] - 1)
+    num_topics, width = weights.term_topic.shape[1], long.terms.shape[1]
+    lane, terms = jnp.arange(width), with_margin(long.terms, weights.term_topic.shape[0] - 1)
 
     def one_document(i: jax.Array, carry: tuple) -> tuple:
         topics, proposed = carry
-        row, length, start = (part[i] for part in (blocks.long.rows, blocks.long.lengths, blocks.long.start))
+        row, length, start = (part[i] for part in (long.rows, long.lengths, long.start))
         rows = jnp.full(width, row)
         own, prior = z.document_topic[row], weights.proportions[row if len(weights.proportions) > 1 else 0]
         theta = dirichlet(jax.random.fold_in(theta_key, row), own + prior) if collapsed else prior
@@ -335,19 +335,19 @@ def sweep_long(
                 return jax.lax.dynamic_update_index_in_dim(here, topic, n, 0), moved, proposed
 
             here = jax.lax.dynamic_slice_in_dim(topics, first, CHUNK)
-            places = jnp.minimum(blocks.long.depth[i] - chunk * CHUNK, CHUNK)
+            places = jnp.minimum(long.depth[i] - chunk * CHUNK, CHUNK)
             here, lanes, proposed = jax.lax.fori_loop(0, places, one_place, (here, lanes, proposed))
             return jax.lax.dynamic_update_slice_in_dim(topics, here, first, 0), lanes, proposed
 
         carry = topics, walk.start(jnp.broadcast_to(own[:, None], (num_topics, width))), proposed
-        chunks = -(-blocks.long.depth[i] // CHUNK)
+        chunks = -(-long.depth[i] // CHUNK)
         topics, _, proposed = jax.lax.fori_loop(0, chunks, one_chunk, carry)
         return topics, proposed
 
     begin = with_margin(z.long, 0), jnp.zeros(())
-    topics, proposed = jax.lax.fori_loop(0, len(blocks.long.rows), one_document, begin)
+    topics, proposed = jax.lax.fori_loop(0, len(long.rows), one_document, begin)
     topics = topics[: len(z.long)]
-    return topics, long_counts(topics, blocks.long, num_topics), proposed
+    return topics, long_counts(topics, long, num_topics), proposed
 
 
 def _together(walk: BlockSweep, lanes: Lanes, old: jax.Array, topic: jax.Array, present: jax.Array) -> Lanes:

@@ -45,6 +45,7 @@ from .expectations_margin_normal import MarginNormalWords
 from .expectations_normal import NormalWords
 from .expectations_words import Words
 from .reading import LABEL, Reading, read
+from .running import circumstances
 from .word_steps import fold_in
 
 __all__ = ["fold_in", "vem"]
@@ -151,7 +152,7 @@ def vem(
     form = form_of(reading, settings, order)
     rng = np.random.default_rng(seed)
     state, info = _ascend(form, form.start(rng), reading, num_iterations, tolerance, progress_bar)
-    info["seed"] = seed
+    info |= {"seed": seed, **circumstances()}
     info |= form.report(state) if hasattr(form, "report") else {}
     alpha = getattr(state, "alpha", None)
     if alpha is not None and not (alpha.ndim == 2 and np.ptp(alpha, axis=0).any()):

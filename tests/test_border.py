@@ -154,6 +154,13 @@ def test_seeds_are_whole_numbers_everywhere(fit):
                 ask(seed)
 
 
+def test_a_document_with_most_of_the_words_is_told():
+    counts = CORPUS[np.arange(24) % len(CORPUS)].counts.toarray()
+    counts[3] *= 100
+    with pytest.warns(UserWarning, match=r"corpus holds document '3' with \d\d% of all words, .*; cut it into parts"):
+        inference.vem(models.lda, Corpus.from_counts(counts), num_topics=2, num_iterations=1, progress_bar=False)
+
+
 def test_seeds_of_numpy_and_stories_by_name():
     check_seed(np.uint32(7))
     by_name = inference.vem("lda", CORPUS, num_topics=2, num_iterations=1, seed=np.int64(1), progress_bar=False)

@@ -74,16 +74,17 @@ def test_no_plots_needed(name, tmp_path):
 DEVICES = "import topiczoo, jax; print(jax.local_device_count('cpu'))"
 
 
-def test_one_host_device_per_core(tmp_path):
-    assert output_of(DEVICES, tmp_path, XLA_FLAGS=None, JAX_NUM_CPU_DEVICES=None) == str(os.cpu_count())
-    other = "--xla_cpu_enable_fast_math=false"
-    assert output_of(DEVICES, tmp_path, XLA_FLAGS=other, JAX_NUM_CPU_DEVICES=None) == str(os.cpu_count())
+THREADS = "import os, topiczoo; print(os.environ['PJRT_NPROC'])"
 
 
-def test_the_users_number_of_host_devices_stands(tmp_path):
-    flags = "--xla_force_host_platform_device_count=3"
-    assert output_of(DEVICES, tmp_path, XLA_FLAGS=flags, JAX_NUM_CPU_DEVICES=None) == "3"
-    assert output_of(DEVICES, tmp_path, XLA_FLAGS=None, JAX_NUM_CPU_DEVICES="3") == "3"
+def test_the_number_of_host_devices_is_the_users_and_xlas_threads_are_enough_for_it(tmp_path):
+    forced = "--xla_force_host_platform_device_count={}"
+    assert output_of(DEVICES, tmp_path, XLA_FLAGS=None, JAX_NUM_CPU_DEVICES=None) == "1"
+    assert output_of(DEVICES, tmp_path, XLA_FLAGS=forced.format(3), JAX_NUM_CPU_DEVICES=None) == "3"
+    threads = [output_of(THREADS, tmp_path, XLA_FLAGS=forced.format(n), PJRT_NPROC=None) for n in (1, 8, 99)]
+    assert threads[0] == threads[1] == str(max(os.cpu_count(), 8) + 1)
+    assert threads[2] == str(max(os.cpu_count(), 99) + 1)
+    assert output_of(THREADS, tmp_path, XLA_FLAGS=None, PJRT_NPROC="5") == "5"
 
 
 BATCHES = """

@@ -89,6 +89,11 @@ def test_threads_and_chains_beside_make_no_difference(reviews, monkeypatch):
         fit = inference.gibbs(models.slda, corpus, y, num_topics=3, num_chains=chains, **SHORT)
         bound = inference.vem(models.slda, corpus, y, num_topics=3, num_iterations=3, **QUIET).info["bound"]
         drawn = fit.predict(corpus[:30], most_draws=3).draws[:600]
+        assert (
+            fit.info["devices"] == 2
+            and {"jax", "numpyro"} < set(fit.info["versions"])
+            and "cpu" in fit.info["platform"]
+        )
         found.append([*(fit.draws[site][0] for site in ("beta", "eta", "sigma", "theta")), np.asarray(bound), drawn])
     for other in found[1:]:
         for a, b in zip(found[0][:5], other[:5], strict=True):
