@@ -212,7 +212,7 @@ def token_blocks(corpus: Corpus, shards: int | None = None, *, long: bool = Fals
     lane_of[rows[inside]] = np.flatnonzero(inside)
     arrays: Any = terms, start, depth, np.where(inside, rows, 0), in_lane, lane_of
     apart = _long_documents(corpus, np.flatnonzero(alone)) if alone.any() else None
-    return Blocks(*jax.tree.map(lambda array: jnp.asarray(array, jnp.int32), arrays), long=apart)
+    return Blocks(*jax.tree.map(lambda array: jnp.asarray(array, jnp.int32), arrays))._replace(long=apart)
 
 
 def _long_documents(corpus: Corpus, rows: np.ndarray) -> LongDocuments:

@@ -122,7 +122,11 @@ def test_documents_are_predicted_alike_whatever_is_beside_them(reviews):
     np.testing.assert_allclose(alone, beside[:2], rtol=1e-4)
 
 
-@pytest.mark.parametrize("story", [models.lda, models.slda, stories.squared_shares], ids=["lda", "slda", "squared"])
+@pytest.mark.parametrize(
+    "story",
+    [models.lda, pytest.param(models.slda, marks=pytest.mark.slow), stories.squared_shares],
+    ids=["lda", "slda", "squared"],
+)
 def test_documents_laid_out_alone_have_the_exact_posterior(story, monkeypatch):
     """theta drawn, words of a document proposed together: the sum over all topics must come out all the same."""
     monkeypatch.setattr(layouts, "LONG", 2)
