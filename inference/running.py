@@ -59,7 +59,8 @@ class Story:
     def __init__(self, function: str | Callable, arguments: Mapping[str, Any]) -> None:
         refuse_forked()
         self.function = function = as_story(function)
-        self.arguments = dict(arguments)
+        # a list of numbers, one a topic say, as the array that stories compute with
+        self.arguments = {name: np.asarray(value) if _is_numbers(value) else value for name, value in arguments.items()}
         self.name = getattr(function, "__name__", type(function).__name__)
         parameters = inspect.signature(function).parameters
         open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
@@ -88,6 +89,10 @@ class Story:
                 self.function(corpus, y, **self.arguments)
             else:
                 self.function(corpus, **self.arguments)
+
+
+def _is_numbers(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(part, int | float) for part in value)
 
 
 class _Unlabelled(Messenger):

@@ -161,6 +161,14 @@ def test_a_document_with_most_of_the_words_is_told():
         inference.vem(models.lda, Corpus.from_counts(counts), num_topics=2, num_iterations=1, progress_bar=False)
 
 
+def test_a_list_of_numbers_is_an_array():
+    few = {"num_topics": 2, "num_iterations": 2, "progress_bar": False}
+    listed, array = (
+        inference.vem(models.lda, CORPUS, alpha=alpha, **few) for alpha in ([0.5, 2.0], np.array([0.5, 2.0]))
+    )
+    np.testing.assert_array_equal(listed.means["theta"], array.means["theta"])
+
+
 def test_seeds_of_numpy_and_stories_by_name():
     check_seed(np.uint32(7))
     by_name = inference.vem("lda", CORPUS, num_topics=2, num_iterations=1, seed=np.int64(1), progress_bar=False)
