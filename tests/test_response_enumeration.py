@@ -123,15 +123,13 @@ def exact(name, num_draws=100_000, chunk=5_000, seed=1):
 
 # cuts and coefficients move together and slowly: by seed 3 they end 4.3 errors apart, by seeds 4 to 6 below 3
 SEEDS = {"ordered": 5}
-    "ordered": 5
-}  # cuts and coefficients move together and slowly: by seed 3 they end 4.3 errors apart, by 4 to 6 below 3
 
 
 def gibbs(name):
     """The same quantities of draws."""
     fit = inference.gibbs(
-        slda_glm, CORPUS, np.array(CASES[name][0], float), num_warmup=300, num_samples=6_000, num_chains=2, seed=SEEDS.get(name, 3),
-        progress_bar=False, **arguments(name),
+        slda_glm, CORPUS, np.array(CASES[name][0], float), num_warmup=300, num_samples=6_000, num_chains=2,
+        seed=SEEDS.get(name, 3), progress_bar=False, **arguments(name),
     )  # fmt: skip
     draws = {site: value for site, value in fit.draws.items() if site != "z"}
     beta, theta = draws["beta"][..., 0], draws["theta"][:, :, 0]
