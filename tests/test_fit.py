@@ -214,7 +214,7 @@ def test_an_interrupt_anywhere_keeps_what_was_drawn(monkeypatch, place, call):
         return right(*arguments)
 
     monkeypatch.setattr(owner, name, interrupted)
-    monkeypatch.setattr("topiczoo.inference.gibbs_engine.CHUNK_TOKENS", 1000)
+    monkeypatch.setattr("topiczoo.inference.gibbs_engine.CHUNK_TOKENS", 2000)
     corpus, _ = stories.small()
     fit = inference.gibbs(
         models.lda, corpus, num_topics=2, num_warmup=10, num_samples=80, num_chains=1, progress_bar=False
