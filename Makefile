@@ -6,18 +6,19 @@ PYTEST_ARGS ?=
 WORKERS ?= 2
 
 BIN := $(VENV)/bin
-# Compiled programs are kept between runs: most of a test's time is XLA compiling. Only those worth keeping.
-CACHE := JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/jax JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.5
+# Compiled programs are kept between tests and between runs: most of a test's time is XLA compiling.
+CACHE := JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/jax JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0
 # The folders that become subpackages of topiczoo, and where mypy finds them laid out so.
 FOLDERS := models inference diagnostics corpora
 TYPING := .cache/typing/topiczoo
 
-.PHONY: help demo test test-slow lint format bench tutorials clean
+.PHONY: help demo test test-slow mutants lint format bench tutorials clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo        fit a model to the embedded corpus and report on it"
 	@echo "make test        the tests; make test-slow adds the exact posteriors of more edited stories"
+	@echo "make mutants     plant mistakes in a copy, one at a time: do the tests notice?"
 	@echo "make lint        ruff and mypy; make format repairs what ruff can"
 	@echo "make bench       speed beside other packages"
 	@echo "make tutorials   execute the tutorials and write their notebooks"
@@ -37,10 +38,13 @@ demo: $(VENV)/.stamp-test
 	$(BIN)/topiczoo demo --force
 
 test: $(VENV)/.stamp-test
-	$(CACHE) $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not slow" --durations=12 $(PYTEST_ARGS)
+	$(CACHE) $(BIN)/pytest -n $(WORKERS) --dist loadscope -m "not slow" --durations=10 $(PYTEST_ARGS)
 
 test-slow: $(VENV)/.stamp-test
-	$(CACHE) $(BIN)/pytest -n $(WORKERS) --dist worksteal -m slow --durations=12 $(PYTEST_ARGS)
+	$(CACHE) $(BIN)/pytest -n $(WORKERS) --dist worksteal -m slow --durations=10 $(PYTEST_ARGS)
+
+mutants: $(VENV)/.stamp-test
+	$(CACHE) $(BIN)/python tests/mutants/run.py --workers $(WORKERS) $(MUTANTS)
 
 lint: $(VENV)/.stamp-test
 	$(BIN)/ruff check .
