@@ -83,11 +83,13 @@ class Document:
         if story is given_proportions:
             log_prob += self.counts @ np.log(ALPHA / ALPHA.sum())
         else:
-            log_prob += gammaln(self.counts + ALPHA).sum(1)
+            log_prob += gammaln(self.counts + ALPHA).sum(1) - gammaln(ALPHA).sum()
+            log_prob += gammaln(ALPHA.sum()) - gammaln(ALPHA.sum() + len(self.terms))
         if story is not_linear:
             log_prob += stats.norm.logpdf(y, self.zbar**2 @ ETA, WIDER)
         elif story is not unsupervised:
             log_prob += stats.norm.logpdf(y, self.zbar @ ETA, SIGMA)
+        self.log_joint = log_prob  # log p(z, w, y), theta integrated out
         self.p = np.exp(log_prob - log_prob.max())
         self.p /= self.p.sum()
         total = ALPHA.sum() + len(self.terms)

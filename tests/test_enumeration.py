@@ -23,18 +23,11 @@ def gibbs(story, corpus, y=None, **arguments):
     return summaries({name: value for name, value in fit.draws.items() if name != "z"})
 
 
-CASES = [
-    (models.lda, PRIORS),
-    (models.mixture, PRIORS),
-    pytest.param(models.slda, PRIORS, marks=pytest.mark.slow),
-    (stories.student_t, {}),
-    (stories.poisson, {}),
-    *(
-        pytest.param(story, {}, marks=pytest.mark.slow)
-        for story in (*stories.REAL, *stories.COUNTS)
-        if story not in (stories.student_t, stories.poisson)
-    ),
-]
+# every kind of block in three stories; the rest, one by one, in the slow tests
+FAST = [(stories.asymmetric_alpha, {}), (models.mixture, PRIORS), (stories.poisson, {})]
+SLOW = [(models.lda, PRIORS), (models.slda, PRIORS)]
+SLOW += [(s, {}) for s in (*stories.REAL, stories.negative_binomial) if s is not stories.asymmetric_alpha]
+CASES = [*FAST, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)]
 
 
 @pytest.mark.parametrize(("story", "arguments"), CASES, ids=lambda case: getattr(case, "__name__", ""))
@@ -46,7 +39,8 @@ def test_gibbs_agrees_with_the_sum_over_all_topics(story, arguments):
     assert max(apart.values()) < APART, apart
 
 
-@pytest.mark.parametrize("story", [models.lda, pytest.param(models.slda, marks=pytest.mark.slow)], ids=["lda", "slda"])
+@pytest.mark.slow
+@pytest.mark.parametrize("story", [models.lda, models.slda], ids=["lda", "slda"])
 def test_the_fully_collapsed_sampler_agrees_with_the_sum_over_all_topics(story):
     corpus, y = stories.tiny()
     responses = (None,) if story is models.lda else (y,)

@@ -7,17 +7,15 @@ import os
 import subprocess
 import sys
 
+import jax
+import known_parameters as known
 import numpy as np
 import pytest
-import stories
-from exact import Exact, standard_errors_apart, summaries
 
-from topiczoo import corpora, inference, models
+from topiczoo import corpora, inference
 from topiczoo.corpora import layouts
-from topiczoo.inference import sharding
-
-QUIET = {"progress_bar": False}
-SHORT = {"num_warmup": 3, "num_samples": 4, **QUIET}
+from topiczoo.inference import sharding, sweep
+from topiczoo.inference.running import Story
 
 EVERY_ENGINE = """
 import hashlib, json, warnings
@@ -74,88 +72,46 @@ def test_every_engine_gives_the_same_on_any_number_of_devices(tmp_path):
         assert one == found[0]
 
 
+@pytest.mark.parametrize("workers", [1, 3, 8])
+def test_what_threads_find_of_shards_is_put_together_in_their_order(workers):
+    corpus, _, _, _ = known.copies(known.unsupervised)
+    blocks = layouts.token_blocks(corpus, shards=8)
+    program = jax.jit(
+        lambda between, blocks: sharding.over_shards(lambda shard: shard[0].sum(), (blocks.terms,), (), between)
+    )
+    found = sharding.by_threads(program, blocks, blocks, workers=workers)
+    np.testing.assert_array_equal(found, np.asarray(blocks.terms).sum((1, 2)))
+
+
 @pytest.fixture(scope="module")
-def reviews():
-    corpus, y = corpora.load_reviews(num_documents=90)
-    return corpus, (y - y.mean()) / y.std()
+def fit():
+    """LDA whose topics are known: 60 draws that are all alike."""
+    corpus, _, _, _ = known.copies(known.unsupervised, 60)
+    story = Story("lda", {"num_topics": known.K, "alpha": known.ALPHA, "gamma": 1.0})
+    return inference.Fit(story, corpus, {"beta": np.tile(known.BETA, (1, 60, 1, 1))}, engine="gibbs")
 
 
-def test_threads_and_chains_beside_make_no_difference(reviews, monkeypatch):
-    monkeypatch.setattr(layouts, "LEAST_SHARED", 0)
-    corpus, y = reviews
-    found = []
-    for workers, chains in ((1, 1), (3, 1), (2, 2)):
-        monkeypatch.setattr(sharding, "WORKERS", workers)
-        fit = inference.gibbs(models.slda, corpus, y, num_topics=3, num_chains=chains, **SHORT)
-        bound = inference.vem(models.slda, corpus, y, num_topics=3, num_iterations=3, **QUIET).info["bound"]
-        drawn = fit.predict(corpus[:30], most_draws=3).draws[:600]
-        assert (
-            fit.info["devices"] == 2
-            and {"jax", "numpyro"} < set(fit.info["versions"])
-            and "cpu" in fit.info["platform"]
-        )
-        found.append([*(fit.draws[site][0] for site in ("beta", "eta", "sigma", "theta")), np.asarray(bound), drawn])
-    for other in found[1:]:
-        for a, b in zip(found[0][:5], other[:5], strict=True):
-            np.testing.assert_array_equal(a, b)
-    np.testing.assert_array_equal(found[0][5], found[1][5])
-
-
-def test_the_layout_makes_no_difference(reviews, monkeypatch):
-    """One program or three, one shard or eight: the same topics are drawn, and the rest but for rounding."""
-    corpus, y = reviews
-    found = []
-    for least in (10**9, 0):
-        monkeypatch.setattr(layouts, "LEAST_SHARED", least)
-        found.append(inference.gibbs(models.slda, corpus, y, num_topics=3, num_chains=1, **SHORT))
-    whole, shared = found
-    np.testing.assert_array_equal(whole.statistics["usage"], shared.statistics["usage"])
-    np.testing.assert_array_equal(whole.statistics["moved"], shared.statistics["moved"])
-    for site in ("beta", "eta", "sigma", "theta"):
-        np.testing.assert_allclose(whole.draws[site], shared.draws[site], rtol=2e-3, atol=1e-5)
-
-
-def test_documents_are_predicted_alike_whatever_is_beside_them(reviews):
-    corpus, y = reviews
-    fit = inference.gibbs(models.slda, corpus, y, num_topics=3, num_chains=1, **SHORT)
-    alone, beside = (fit.transform(corpus[rows], most_draws=3) for rows in ([0, 1], [0, 1, 5, 7, 11]))
+def test_documents_are_predicted_alike_whatever_is_beside_them(fit):
+    alone, beside = (fit.transform(fit.corpus[rows], most_draws=3) for rows in ([0, 1], [0, 1, 5, 7, 11]))
     np.testing.assert_allclose(alone, beside[:2], rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "story",
-    [models.lda, pytest.param(models.slda, marks=pytest.mark.slow), stories.squared_shares],
-    ids=["lda", "slda", "squared"],
-)
-def test_documents_laid_out_alone_have_the_exact_posterior(story, monkeypatch):
-    """theta drawn, words of a document proposed together: the sum over all topics must come out all the same."""
-    monkeypatch.setattr(layouts, "LONG", 2)
+@pytest.mark.parametrize("long", [10**9, 2], ids=["in blocks", "alone"])
+def test_documents_folded_in_have_their_exact_topics(fit, monkeypatch, long):
+    """Copies of a document are independent: 7 standard errors of 30 of them, which right code exceeds in 1e-6 runs."""
+    monkeypatch.setattr(layouts, "LONG", long)
     monkeypatch.setattr(layouts, "LONGER", 0)
-    corpus, y = stories.tiny()
-    assert layouts.token_blocks(corpus, long=True).long is not None
-    arguments = {"num_topics": 2, "alpha": 0.5, "gamma": 0.5} if story in (models.lda, models.slda) else {}
-    responses = (None,) if story is models.lda else (y,)
-    exact = Exact(story, corpus, *responses, **arguments).summaries()
-    settings = {"num_warmup": 250, "num_samples": 3000, "num_chains": 2, "seed": 3, **QUIET}
-    fit = inference.gibbs(story, corpus, *responses, **settings, **arguments)
-    apart = standard_errors_apart(summaries(fit.draws), exact)
-    assert max(apart.values()) < 4, apart
-
-
-def test_a_long_document_is_predicted_as_it_would_be_among_others(reviews, monkeypatch):
-    corpus, y = reviews
-    fit = inference.gibbs(models.slda, corpus, y, num_topics=3, num_chains=1, **SHORT)
-    counts = np.vstack([corpus.counts.toarray(), 30 * corpus.counts.toarray()[:1]])
-    longer = corpora.Corpus.from_counts(counts, corpus.vocabulary)
-    found = []
-    for long in (1000, 10**9):
-        monkeypatch.setattr(layouts, "LONG", long)
-        assert (layouts.token_blocks(longer, long=True).long is None) == (long == 10**9)
-        found.append(fit.transform(longer, most_draws=4, num_burn=4))
-        tokens = inference.token_topics(fit, longer, most_draws=4)
-        share = np.mean(tokens.topics[:, tokens.document == len(longer) - 1] == 0)
-        np.testing.assert_allclose(share, found[-1][-1, 0], atol=0.05)
-    np.testing.assert_allclose(*found, atol=0.05)
+    monkeypatch.setattr(sweep, "CHUNK", 1)
+    corpus, _, which, kinds = known.copies(known.unsupervised, 30)
+    assert (layouts.token_blocks(corpus, long=True).long is None) == (long == 10**9)
+    fit.compiled.clear()  # programs do not know that the limits above have been changed
+    found = fit.transform(corpus, most_draws=40, num_burn=4)
+    tokens = inference.token_topics(fit, corpus, most_draws=40, num_burn=4)
+    shares = np.eye(known.K)[tokens.topics].mean(0)  # [tokens, topics]
+    for number, kind in enumerate(kinds):
+        assert known.standard_errors(found[which == number], kind.mean).max() < 7
+        counts = np.add.reduceat(shares, np.flatnonzero(np.diff(tokens.document, prepend=-1)))[which == number]
+        assert known.standard_errors(counts, kind.expect(kind.counts)).max() < 7
 
 
 def test_a_long_document_costs_in_proportion_to_its_tokens():

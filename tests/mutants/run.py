@@ -25,7 +25,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 FOLDERS = ("models", "inference", "diagnostics", "corpora")  # of the package, beside topiczoo itself
 BESIDE = ("tests", "tutorials", "benchmarks", "docs", "pyproject.toml", "README.md", "Makefile", "LICENSE")
-LIMIT = 600  # seconds: a mistake may leave a loop without an end, and then it is noticed
+LIMIT = 240  # seconds: a mistake may leave a loop without an end, and then it is noticed
 
 
 @dataclass
