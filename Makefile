@@ -1,4 +1,4 @@
-# Each target makes its own .venv on a fresh machine. Another Python: make test PYTHON=python3.13 VENV=/tmp/venv313
+# Each target makes its own .venv on a fresh machine. Another Python: make test PYTHON=python3.13 VENV=../venv313
 PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?=
@@ -12,13 +12,14 @@ CACHE := JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/jax JAX_PERSISTENT_CACHE_MIN
 FOLDERS := models inference diagnostics corpora
 TYPING := .cache/typing/topiczoo
 
-.PHONY: help demo test test-slow mutants lint format bench tutorials clean
+.PHONY: help demo test test-slow mutants wheel lint format bench tutorials clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo        fit a model to the embedded corpus and report on it"
 	@echo "make test        the tests; make test-slow adds the exact posteriors of more edited stories"
 	@echo "make mutants     plant mistakes in a copy, one at a time: do the tests notice?"
+	@echo "make wheel       build the wheel and use it from an environment and a folder of its own"
 	@echo "make lint        ruff and mypy; make format repairs what ruff can"
 	@echo "make bench       speed beside other packages"
 	@echo "make tutorials   execute the tutorials and write their notebooks"
@@ -46,12 +47,21 @@ test-slow: $(VENV)/.stamp-test
 mutants: $(VENV)/.stamp-test
 	$(CACHE) $(BIN)/python tests/mutants/run.py --workers $(WORKERS) $(MUTANTS)
 
+wheel: $(VENV)/.stamp-test
+	rm -rf .cache/wheel
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir .cache/wheel .
+	$(PYTHON) -m venv .cache/wheel/venv
+	.cache/wheel/venv/bin/python -m pip install --quiet .cache/wheel/topiczoo-*.whl
+	cd / && $(CURDIR)/.cache/wheel/venv/bin/python -P $(CURDIR)/.ci/installed.py $(CURDIR)
+	rm -rf .cache/wheel build topiczoo.egg-info
+
 lint: $(VENV)/.stamp-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	rm -rf $(TYPING) && mkdir -p $(TYPING)
 	ln -s $(addprefix $(CURDIR)/,$(FOLDERS)) $(CURDIR)/topiczoo/*.py $(TYPING)/
 	$(BIN)/mypy
+	$(BIN)/python .ci/paths.py
 
 format: $(VENV)/.stamp-test
 	$(BIN)/ruff check --fix .

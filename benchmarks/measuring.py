@@ -135,7 +135,10 @@ def largest_fall(fit):
 def circumstances(script, packages):
     """The command, the machine and the versions, for the head of a table."""
     versions = ", ".join(f"{package} {importlib.metadata.version(package)}" for package in packages)
-    command = " ".join(["python", f"benchmarks/{Path(script).name}", *sys.argv[1:]])
+    # folders of this machine say nothing to a reader: they are told from the project's own
+    project = Path(__file__).resolve().parents[1]
+    told = [os.path.relpath(word, project) if os.path.isabs(word) else word for word in sys.argv[1:]]
+    command = " ".join(["python", f"benchmarks/{Path(script).name}", *told])
     return (
         f"`{command}` on {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}; {versions}."
     )

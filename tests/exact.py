@@ -79,7 +79,7 @@ class Exact:
         draws = mcmc.get_samples(group_by_chain=True)
         return {name: np.asarray(draws[name]) for name in self.sites}
 
-    def by_weights(self, num_draws=40_000, seed=1):
+    def by_weights(self, num_draws=15_000, seed=1):
         """Draws from the prior [1, draw, ...] and their weights."""
 
         @jax.jit
@@ -107,7 +107,7 @@ class Exact:
     def summaries(self):
         """By weights where enough of them count (a scale near zero makes a few count for all), else by NUTS."""
         draws, weights = self.by_weights()
-        if 1 / (weights**2).sum() > 1000:
+        if 1 / (weights**2).sum() > 500:
             return summaries(draws, weights)
         return summaries(self.by_nuts())
 
