@@ -13,18 +13,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-LEFT_OUT = {
-    ".git",
-    ".venv",
-    ".cache",
-    ".pytest_cache",
-    ".mypy_cache",
-    ".ruff_cache",
-    "__pycache__",
-    "build",
-    "dist",
-    "local",
-}
+CACHES = {".cache", ".pytest_cache", ".mypy_cache", ".ruff_cache", "__pycache__"}
+LEFT_OUT = {".git", ".venv", "build", "dist", "local", *CACHES}
 HOMES = "home|root|Users|work|workspace|mnt|media|tmp|private|srv|opt|scratch|data"
 # an absolute path: nothing of a name or an address before its first slash
 PATH = re.compile(rf"(?<![\w.~:/$)}}*-])/(?:{HOMES})/[\w.]|\b[A-Z]:\\{{1,2}}(?:Users|home|data)\b")

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # Most of a test is compiling and its data are tiny: plain machine code is ready in half the time.
 FLAGS = ["--xla_force_host_platform_device_count=2", "--xla_backend_optimization_level=0"]
 if version("jax").startswith("0.10."):  # XLA stops at a flag it does not know
-    FLAGS.append("--xla_cpu_use_fusion_emitters=false")
+    FLAGS += ["--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1"]
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("XLA_FLAGS", " ".join(FLAGS))
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))

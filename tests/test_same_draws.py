@@ -115,7 +115,7 @@ def test_documents_folded_in_have_their_exact_topics(fit, monkeypatch, long):
 
 
 def test_a_long_document_costs_in_proportion_to_its_tokens():
-    lengths = np.append(np.full(300, 60), 300_000)
+    lengths = np.append(np.full(300, 60), 60_000)
     corpus = corpora.Corpus.from_counts(lengths[:, None] * np.array([[1, 1]]))
     blocks = layouts.token_blocks(corpus, long=True)
     stored = blocks.terms.size + blocks.long.terms.size

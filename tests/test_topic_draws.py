@@ -64,10 +64,13 @@ def test_topics_have_their_exact_law(monkeypatch, story, layout, collapse):
 
         values = {"theta": theta, "beta": known.BETA, "z": TopicAssignments(theta, known.BETA, data.blocks).sample(key)}
         start = {name: values[name] for name in block.sites}
-        return jax.lax.scan(step, start, jax.random.split(jax.random.fold_in(key, 1), WARM_UP + num_draws))[1]
+        last, drawn = jax.lax.scan(step, start, jax.random.split(jax.random.fold_in(key, 1), WARM_UP + num_draws))
+        return last["z"], drawn
 
     with jax.debug_key_reuse(True):  # no key is used twice
-        counts, drawn, means = jax.tree.map(lambda a: np.asarray(a)[WARM_UP:], run(jax.random.key(0), data, y))
+        z, drawn = jax.tree.map(np.asarray, run(jax.random.key(0), data, y))
+    assert_counted(z, data.blocks, corpus)
+    counts, drawn, means = jax.tree.map(lambda of_draws: of_draws[WARM_UP:], drawn)
     for number, kind in enumerate(kinds):
         own, both = counts[:, which == number], kind.counts[:, :, None] * kind.counts[:, None]
         mean, second = kind.expect(kind.counts), np.einsum("z,zkl->kl", kind.p, both)
@@ -76,6 +79,16 @@ def test_topics_have_their_exact_law(monkeypatch, story, layout, collapse):
         assert_independent((own - mean)[None], np.diag(second) - mean**2)
         if drawn is not None:
             assert_law_of_theta(drawn[:, which == number], means[:, which == number].mean(0), kind)
+
+
+def assert_counted(z, blocks, corpus):
+    """The tables that the sweep keeps are those of its topics."""
+    topics, (document, term) = blocks.of_tokens(z.topics, z.long), corpus.tokens()
+    expected = np.zeros((len(corpus), known.K)), np.zeros((known.K, corpus.num_terms))
+    np.add.at(expected[0], (document, topics), 1)
+    np.add.at(expected[1], (topics, term), 1)
+    np.testing.assert_array_equal(z.document_topic, expected[0])
+    np.testing.assert_array_equal(z.topic_term, expected[1])
 
 
 def assert_law_of_theta(draws, mean, kind):
