@@ -39,10 +39,10 @@ demo: $(VENV)/.stamp-test
 	$(BIN)/topiczoo demo --force
 
 test: $(VENV)/.stamp-test
-	$(CACHE) $(BIN)/pytest -n $(WORKERS) --dist loadscope -m "not slow" --durations=10 $(PYTEST_ARGS)
+	$(CACHE) $(BIN)/pytest -n $(WORKERS) --dist loadscope -m "not slow" $(PYTEST_ARGS)
 
 test-slow: $(VENV)/.stamp-test
-	$(CACHE) $(BIN)/pytest -n $(WORKERS) --dist worksteal -m slow --durations=10 $(PYTEST_ARGS)
+	$(CACHE) $(BIN)/pytest -n $(WORKERS) --dist worksteal -m slow $(PYTEST_ARGS)
 
 mutants: $(VENV)/.stamp-test
 	$(CACHE) $(BIN)/python tests/mutants/run.py --workers $(WORKERS) $(MUTANTS)

@@ -32,3 +32,29 @@ def one_copy_of_each_module():
 def pytest_collection_modifyitems(items):
     """Tutorials first: they take longest, and at the end they would keep one worker waiting for the other."""
     items.sort(key=lambda item: not item.name.startswith("test_tutorial_runs"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """What a test buys, for the table of the slowest: its own first sentence, or its file's."""
+    report = yield
+    said = (getattr(item, "function", None) and item.function.__doc__) or item.module.__doc__ or ""
+    report.user_properties.append(("buys", " ".join(said.strip().split("\n\n")[0].split())))
+    return report
+
+
+def pytest_terminal_summary(terminalreporter):
+    """The ten slowest tests with what each buys; a fixture's time counts for the first test that asks for it."""
+    seconds, buys = {}, {}
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if hasattr(report, "duration") and hasattr(report, "user_properties"):
+                seconds[report.nodeid] = seconds.get(report.nodeid, 0.0) + report.duration
+                buys[report.nodeid] = dict(report.user_properties).get("buys", "")
+    if sum(seconds.values()) < 60:
+        return
+    terminalreporter.section("ten slowest tests, and what each buys")
+    for nodeid in sorted(seconds, key=seconds.__getitem__, reverse=True)[:10]:
+        terminalreporter.write_line(f"{seconds[nodeid]:6.1f} s  {nodeid.removeprefix('tests/')}")
+        terminalreporter.write_line(f"          {buys[nodeid][:160]}")
+    terminalreporter.write_line(f"{sum(seconds.values()):6.0f} s  all {len(seconds)} tests together")
