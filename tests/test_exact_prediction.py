@@ -206,30 +206,47 @@ def test_expectations_without_noise_are_those_of_expected_counts(fit):
         np.testing.assert_allclose(found.variance[own, 0].mean(), exact[own].mean(), rtol=0.25)  # known to 0.04
 
 
-def test_a_soft_sweep_has_the_law_of_its_steps(fit):
-    """Tokens are taken in one after the other, those to come by their share of the expected counts: enumerated."""
+def soft_law(law, start):
+    """p(z) of a soft sweep: tokens are taken in one by one, those to come present by their share of expected counts."""
+    p = np.ones(len(law.z))
+    for place, term in enumerate(law.terms):
+        taken = np.eye(K)[law.z[:, :place]].sum(1)
+        left = 1 - (place + 1) / len(law.terms)
+        weight = at("beta", (0, 0))[:, term] * (left * start + taken + ALPHA)
+        p *= weight[np.arange(len(p)), law.z[:, place]] / weight.sum(1)
+    return p
+
+
+def swept_law(law, p):
+    """p(z) after an exact sweep, the first token first, from any to any assignment."""
+    to = np.ones((len(p), len(p)))
+    for place, term in enumerate(law.terms):
+        before, after = np.eye(K)[law.z[:, :place]].sum(1), np.eye(K)[law.z[:, place + 1 :]].sum(1)
+        weight = at("beta", (0, 0))[:, term] * (before[None] + after[:, None] + ALPHA)
+        weight /= weight.sum(-1, keepdims=True)
+        to *= weight[:, np.arange(len(p)), law.z[:, place]]
+    return p @ to
+
+
+@pytest.mark.parametrize("exact", [0, 1])
+def test_a_soft_sweep_has_the_law_of_its_steps(fit, exact):
+    """Alone, and with an exact sweep behind it that must have random numbers of its own: 6400 copies each."""
     folding, point = Folding(fit, CORPUS, chains=[0]), (0, 0)
     values = {name: jnp.asarray(draw[point]) for name, draw in DRAWS.items()}
     centre = np.asarray(folding._centre(0))
-    counts = jax.jit(lambda key: folding.topics(folding.corpus, key, jnp.asarray(centre), values, 0).document_topic)
-    drawn = np.concatenate([counts(jax.random.key(seed)) for seed in range(4)])
-    which, mean_beta = np.tile(WHICH, 4), DRAWS["beta"][0].astype(float).mean(0)
-    for kind in range(len(KINDS)):
-        law, start = LAWS[kind, point], centre[WHICH == kind][0].astype(float)
+    counts = jax.jit(lambda key: folding.topics(folding.corpus, key, jnp.asarray(centre), values, exact).document_topic)
+    drawn = np.concatenate([counts(jax.random.key(seed)) for seed in range(16)])
+    which, mean_beta = np.tile(WHICH, 16), DRAWS["beta"][0].astype(float).mean(0)
+    for kind in (1, 3) if exact else range(len(KINDS)):
+        law, start = copy.copy(LAWS[kind, point]), centre[WHICH == kind][0].astype(float)
         np.testing.assert_allclose(start, centre_of(mean_beta, ALPHA, law.terms), atol=0.2)
-        p = np.ones(len(law.z))
-        for place, term in enumerate(law.terms):
-            taken = np.eye(K)[law.z[:, :place]].sum(1)
-            left = 1 - (place + 1) / len(law.terms)
-            weight = at("beta", point)[:, term] * (left * start + taken + ALPHA)
-            p *= weight[np.arange(len(p)), law.z[:, place]] / weight.sum(1)
-        np.testing.assert_allclose(p.sum(), 1)
+        law.p = soft_law(law, start)
+        np.testing.assert_allclose(law.p.sum(), 1)
+        if exact:
+            law.p = swept_law(law, law.p)
         own = drawn[which == kind]
-        law = LAWS[kind, point]
-        soft = copy.copy(law)
-        soft.p = p
-        assert_means(own, *soft.moments(law.counts))
-        assert_means(own[:, :, None] * own[:, None], *soft.moments(law.counts[:, :, None] * law.counts[:, None]))
+        assert_means(own, *law.moments(law.counts))
+        assert_means(own[:, :, None] * own[:, None], *law.moments(law.counts[:, :, None] * law.counts[:, None]))
 
 
 def plug_in(beta, terms):
