@@ -26,6 +26,7 @@ from test_held_out import fit_of
 
 from topiczoo import inference, models
 from topiczoo.corpora import Corpus
+from topiczoo.diagnostics.predictive_scores import scores
 from topiczoo.inference.expected_responses import expected_responses
 from topiczoo.inference.folding import Folding
 from topiczoo.inference.selection import error
@@ -334,3 +335,33 @@ def test_classes_have_their_exact_probabilities():
         np.testing.assert_allclose(own, np.tile(softmax(zbar @ eta[point]), (COPIES, 1)), atol=0.02)
     share = followed.values.mean((0, 1))
     np.testing.assert_allclose(followed.variance, share * (1 - share), rtol=1e-5)
+
+
+def test_scores_are_those_of_the_exact_predictive_law(fit, monkeypatch):
+    """A mixture of four posterior draws; topics are folded in once. 400 copies bring noise below the limits.
+
+    The logarithm of a mean over 200 sweeps is known to 0.05 a document, and its mean over 1600 documents to far less.
+    """
+    y, folded, run = np.array([0.5, -0.4, 1.0, 6.5]), [], Folding.run
+    monkeypatch.setattr(Folding, "run", lambda self, *given, **named: folded.append(1) or run(self, *given, **named))
+    frame = scores(fit, CORPUS, y[WHICH], num_burn=20, seed=8)
+    assert len(folded) == 1
+    names = ["r2", "rmse", "mae", "log_score", "crps", "coverage_50", "coverage_90"]
+    assert list(frame.index) == names and list(frame.columns) == ["value", "error", "meaning"]
+    laws = [[LAWS[kind, point] for point in POINTS] for kind in range(len(KINDS))]
+    mean = [np.mean([law.p @ law.zbar @ at("eta", p) for law, p in zip(of, POINTS, strict=True)]) for of in laws]
+    density, below = (
+        np.array([
+            np.mean([law.p @ f(value, law.zbar @ at("eta", p), at("sigma", p)) for law, p in zip(of, POINTS, strict=True)])
+            for value, of in zip(y, laws, strict=True)
+        ])
+        for f in (stats.norm.pdf, stats.norm.cdf)
+    )  # fmt: skip
+    np.testing.assert_allclose(frame.loc["rmse", "value"], np.sqrt(np.mean((y - mean) ** 2)), rtol=0.05)
+    np.testing.assert_allclose(frame.loc["log_score", "value"], np.log(density).mean(), atol=0.05)
+    # far enough from the ends of its interval that draws cannot tell otherwise
+    assert np.abs(np.abs(below - 0.5) - 0.25).min() > 0.03 and np.abs(np.abs(below - 0.5) - 0.45).min() > 0.03
+    assert abs(frame.loc["coverage_50", "value"] - np.mean(np.abs(below - 0.5) < 0.25)) < 0.1
+    assert abs(frame.loc["coverage_90", "value"] - np.mean(np.abs(below - 0.5) < 0.45)) < 0.1
+    with pytest.raises(ValueError, match="has 3 values"):
+        scores(fit, CORPUS, [1.0, 2.0, 3.0])
