@@ -7,6 +7,7 @@ from functools import wraps
 import numpy as np
 import pandas as pd
 import pytest
+from report_fits import simulated
 from test_command_line import folder, made_fit  # noqa: F401
 from test_held_out import fit_of
 
@@ -180,3 +181,28 @@ def test_the_demonstration_scores_what_it_has_not_seen(tmp_path, capsys, monkeyp
     assert f"{np.mean(np.abs(y / 2) < 0.6):6.1%}  of them inside their 90%" in printed
     assert "  Rely on it." in printed and f"{tmp_path}/demo.html" in printed
     assert inference.load(tmp_path / "demo.nc").info["standardised"] == pytest.approx(asked["units"])
+
+
+def test_a_report_is_handed_new_documents_in_the_units_of_the_fit(tmp_path, capsys, monkeypatch):
+    fit = simulated(info={"standardised": [3.0, 2.0]}, num_documents=4, num_draws=3)
+    texts = ["term5 term7 term9", "term4 term10 unheard"]
+    pd.DataFrame({"text": texts, "y": [3.5, 5.0]}).to_csv(tmp_path / "test.csv", index=False)
+    saved, out, test = str(fit.save(tmp_path / "fit.nc")), str(tmp_path / "out.html"), str(tmp_path / "test.csv")
+    calls = []
+
+    def noted(fit, path, **options):
+        calls.append((fit, options))
+        return path
+
+    monkeypatch.setattr(diagnostics, "report", noted)
+    assert main(["report", saved, "--out", out, "--test", test, "--y", "y", "--documents", "7", "--seed", "3"]) == 0
+    assert out in capsys.readouterr().out
+    ((loaded, options),) = calls
+    np.testing.assert_array_equal(loaded.corpus.counts.toarray(), fit.corpus.counts.toarray())
+    np.testing.assert_allclose(options.pop("y_test"), [0.25, 1.0])  # in the units of the fit: (y - 3) / 2
+    assert len(options.pop("test")) == 2 and options == {"documents": 7, "seed": 3}
+    monkeypatch.undo()
+    assert main(["report", saved, "--out", str(tmp_path / "no" / "out.html")]) == 2
+    assert "in no existing folder" in capsys.readouterr().err
+    assert main(["report", saved, "--y", "y"]) == 2
+    assert "--test" in capsys.readouterr().err
