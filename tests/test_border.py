@@ -281,7 +281,10 @@ ADVICE = {
 }
 
 
-@pytest.mark.parametrize("case", ADVICE)
+FAST = {"gibbs, class", "vem, slices"}
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, marks=[pytest.mark.slow] * (case not in FAST)) for case in ADVICE])
 def test_an_engine_names_only_engines_that_take_the_story(case):
     engine, story, words = ADVICE[case]
     with pytest.raises(ValueError, match=words):

@@ -236,6 +236,16 @@ def test_each_response_is_calibrated_by_its_own_documents():
         _calibrated(fit, told, {"a": y["a"]}, told, {"seed": 0})
 
 
+def test_documents_set_aside_are_predicted_as_the_new_ones_are(monkeypatch):
+    """By the same rule and settings, and by the model's own numbers."""
+    aside, told = Corpus.from_counts(np.ones((30, 2), int)), predicted(np.repeat(GRID[:, :1], 30, 1))
+    settings, asked = {"rule": "plug-in", "seed": 5, "most_draws": 3, "num_burn": 2}, []
+    monkeypatch.setattr(predicting, "predict", lambda fit, seen, **given: asked.append((seen, given)) or told)
+    found = _calibrated(SimpleNamespace(classes=None), aside, np.arange(30.0), {"y": told}, settings)
+    assert asked == [(aside, {"calibrate": False, **settings})]
+    np.testing.assert_array_equal(found["y"].calibration.y, np.arange(30.0))
+
+
 CORPUS = Corpus.from_counts(RNG.poisson(1.0, (11, 6)) + 1)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 import warnings
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import stories
@@ -15,6 +16,7 @@ from test_held_out import fit_of
 from topiczoo import corpora, diagnostics, inference, models
 from topiczoo.inference import chains, gibbs_engine
 from topiczoo.inference.blocks import DirichletBlock
+from topiczoo.inference.chains import _refuse_nan
 from topiczoo.inference.pointwise import draw_index
 
 RNG = np.random.default_rng(0)
@@ -208,6 +210,13 @@ def test_large_sites_are_kept_as_means_and_some_draws(whole, chunks_of_ten, monk
     np.testing.assert_allclose(thin.means["beta"], whole.means["beta"], rtol=1e-4, atol=1e-6)
 
 
+def test_nan_is_refused_by_the_name_of_its_site():
+    _refuse_nan({"beta": jnp.ones(3), "z": jnp.arange(3)}, "warmup draw 3")
+    with pytest.raises(FloatingPointError, match="'eta' became NaN at sample draw 7; check the scale of y"):
+        _refuse_nan({"beta": jnp.ones(3), "eta": (jnp.ones(2), jnp.array([0.0, jnp.nan]))}, "sample draw 7")
+
+
+@pytest.mark.slow
 def test_nan_stops_the_run_with_the_sites_name(monkeypatch):
     right = DirichletBlock.draw
 
@@ -221,7 +230,7 @@ def test_nan_stops_the_run_with_the_sites_name(monkeypatch):
         inference.gibbs(models.lda, corpus, num_topics=2, num_warmup=4, num_samples=4, progress_bar=False)
 
 
-@pytest.mark.parametrize(("place", "call"), [("Chains.advance", 3), ("Progress", 3), ("tqdm.update", 4)])
+@pytest.mark.parametrize(("place", "call"), [("Chains.advance", 3), ("_refuse_nan", 6), ("tqdm.update", 4)])
 def test_an_interrupt_anywhere_keeps_what_was_drawn(whole, chunks_of_ten, monkeypatch, place, call):
     """Chunks of 10, the first of them warm-up. Draws, means and statistics must be of the same chunks."""
     owner, _, name = place.rpartition(".")

@@ -29,10 +29,15 @@ def output_of(code, cwd, **environment):
     return done.stdout.strip()
 
 
+PRECISION = "; import jax; print(jax.config.jax_default_matmul_precision)"
+
+
 def test_subpackages_import_from_anywhere(tmp_path):
     names = ", ".join(SUBPACKAGES)
     code = f"from topiczoo import {names}; print(*(m.__name__ + ' ' + m.__file__ for m in ({names})), sep='\\n')"
-    found = [line.split(" ", 1) for line in output_of(code, tmp_path).splitlines()]
+    *lines, precision = output_of(code + PRECISION, tmp_path, JAX_DEFAULT_MATMUL_PRECISION=None).splitlines()
+    assert precision == "float32"  # matrices are multiplied in whole float32, unless the user says otherwise
+    found = [line.split(" ", 1) for line in lines]
     assert [name for name, _ in found] == [f"topiczoo.{name}" for name in SUBPACKAGES]
     assert [Path(file).resolve() for _, file in found] == [ROOT / name / "__init__.py" for name in SUBPACKAGES]
 
@@ -74,7 +79,8 @@ def test_no_plots_needed(tmp_path):
     packages = ["arviz", "arviz_base", "arviz_stats", "arviz_plots", "matplotlib"]
     code = f"import sys; sys.modules.update(dict.fromkeys({packages})); "
     code += "import topiczoo.corpora, topiczoo.inference, topiczoo.models; print('imported')"
-    assert output_of(code, tmp_path) == "imported"
+    found = output_of(code + PRECISION, tmp_path, JAX_DEFAULT_MATMUL_PRECISION="bfloat16").splitlines()
+    assert found == ["imported", "bfloat16"]
 
 
 DEVICES = "import topiczoo, jax; print(jax.local_device_count('cpu'))"
@@ -113,12 +119,6 @@ print(sum(bool(np.isfinite(program(matrices)).all()) for _ in range(6)))
 def test_devices_that_all_solve_batches_of_small_matrices_do_not_wait_for_each_other(tmp_path):
     flags = "--xla_force_host_platform_device_count=2"
     assert output_of(BATCHES, tmp_path, XLA_FLAGS=flags, PJRT_NPROC=None).strip() == "6"
-
-
-def test_matrices_are_multiplied_in_whole_float32_unless_the_user_says_otherwise(tmp_path):
-    code = "import jax, topiczoo.inference; print(jax.config.jax_default_matmul_precision)"
-    assert output_of(code, tmp_path, JAX_DEFAULT_MATMUL_PRECISION=None).strip() == "float32"
-    assert output_of(code, tmp_path, JAX_DEFAULT_MATMUL_PRECISION="bfloat16").strip() == "bfloat16"
 
 
 def test_version_is_the_projects():

@@ -53,7 +53,7 @@ def test_zbar_is_the_mean_of_the_topic_indicators():
     corpus, _ = stories.tiny()
 
     def story():
-        theta, beta = stories.proportions(corpus, 2), stories.topics(corpus, 2)
+        theta, beta = np.full((3, 2), 0.5), np.full((2, 3), 1 / 3)
         numpyro.deterministic("zbar", models.draw_words(corpus, theta, beta))
 
     trace = handlers.trace(handlers.seed(story, 1)).get_trace()
