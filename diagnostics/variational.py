@@ -27,14 +27,15 @@ def check_svi(fit: Fit, limits: Mapping[str, float]) -> list[dict[str, Any]]:
         ]
     from arviz_stats.base import array_stats
 
+    # ArviZ turns the sign round: it expects log-likelihoods, whose ratios are their inverse
     of_globals, of_documents = ratios
-    k = float(array_stats.psislw(of_globals)[1])
+    k = float(array_stats.psislw(-of_globals)[1])
     checks.append({
         "check": names[0], "value": k, "threshold": limits["pareto_k"], "passes": k <= limits["pareto_k"],
         "meaning": "Pareto k of p/q for all sites that are not of documents: above it the approximation is far off",
     })  # fmt: skip
     if of_documents is not None:
-        each = array_stats.psislw(of_documents.T)[1]
+        each = array_stats.psislw(-of_documents.T)[1]
         share = float(np.mean(each > limits["pareto_k"]))
         checks.append({
             "check": names[1], "value": share, "threshold": limits["documents_k"], "passes": share <= limits["documents_k"],

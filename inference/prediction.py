@@ -383,7 +383,8 @@ def _response(fn: Any, draw: jax.Array) -> dict[str, jax.Array]:
     out = {"draw": draw}
     if fn.has_enumerate_support and not fn.event_shape:
         classes = fn.enumerate_support(expand=False)
-        density = jax.vmap(fn.log_prob)(jnp.broadcast_to(classes, (classes.shape[0], *draw.shape))).T
+        density = jax.vmap(fn.log_prob)(jnp.broadcast_to(classes, (classes.shape[0], *draw.shape)))
+        density = jnp.moveaxis(density, 0, -1)
         # a margin's densities do not sum to 1, those of other classes do: they are losses
         out["probabilities"] = jax.nn.softmax(density, -1)
         if hasattr(unwrapped(fn), "log_normaliser"):

@@ -57,7 +57,11 @@ def test_planted_permutations_are_undone_exactly(switching):
     if switching == "within chains":
         order[:, 15:30] = [[rng.permutation(6)] * 15 for _ in range(3)]
     beta_, eta_, usage_ = shuffled(order, beta, eta, usage)
-    aligned = align(made_fit(beta_, eta=eta_, usage=usage_, sigma=np.ones((3, 40))))
+    fit = made_fit(beta_, eta=eta_, usage=usage_, sigma=np.ones((3, 40)))
+    # running means are numbered as most draws of their chain
+    fit.means = {"eta": np.stack([eta[chain].mean(0)[order[chain, 0]] for chain in range(3)])}
+    aligned = align(fit)
+    np.testing.assert_allclose(aligned.means["eta"], eta.mean(1), rtol=1e-6)
     np.testing.assert_array_equal(aligned.draws["beta"], beta)
     np.testing.assert_array_equal(aligned.draws["eta"], eta)
     np.testing.assert_array_equal(aligned.statistics["usage"], usage)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +12,13 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 import stories
+from numpyro.distributions import constraints
 
 from topiczoo import diagnostics, inference, models
 from topiczoo.corpora import Corpus
 from topiczoo.inference.advice import engines_that_take
-from topiczoo.inference.border import check_seed
+from topiczoo.inference.border import check_corpus, check_counts, check_numbers, check_seed, check_share
+from topiczoo.inference.parameters import _outside
 from topiczoo.inference.reading import read
 from topiczoo.inference.running import Story
 
@@ -115,12 +118,38 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES)
+# said of others in the fast tests
+SLOW = {"alpha infinite", "discrete latent nobody owns", "y outside the support", "y fractional", "y constant"}
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, marks=[pytest.mark.slow] * (case in SLOW)) for case in CASES])
 def test_one_clear_sentence(case):
     story, corpus, y, arguments, error, words = CASES[case]
     with pytest.raises(error, match=words) as caught:
         inference.gibbs(story, corpus, y, **{**FEW, **arguments})
     assert "\n" not in str(caught.value) and str(caught.value).endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("constraint", "value", "outside"),
+    [
+        (constraints.positive, [1.0, 0.0, -2.0], [0.0, -2.0]),
+        (constraints.nonnegative, [1.0, 0.0, -2.0], [-2.0]),
+        (constraints.unit_interval, [0.0, 1.0, 1.5], [1.5]),
+        (constraints.real, [-1e30, np.inf, np.nan], [np.inf, np.nan]),
+        (constraints.positive, [np.nan, -1.0], [np.nan]),  # what is lost is said first
+        (constraints.independent(constraints.positive, 1), [1.0, -1.0], [-1.0]),
+        (constraints.simplex, [0.5, 0.4995], []),
+        (constraints.simplex, [0.5, 0.4], [0.5, 0.4]),
+        (constraints.simplex, [1.5, -0.5], [-0.5]),
+        (constraints.real_vector, [-np.inf, 0.0], []),
+        (constraints.ordered_vector, [0.0, 1.0], []),
+        (constraints.ordered_vector, [1.0, 0.0], [1.0, 0.0]),
+        (constraints.nonnegative_integer, [0.0, 2.5], [2.5]),
+    ],
+)  # fmt: skip
+def test_numbers_outside_of_a_constraint_are_found(constraint, value, outside):
+    np.testing.assert_array_equal(_outside(np.array(value), constraint), outside)
 
 
 BAD_SEEDS = ["7", None, 1.5, True, -1, 2**32]
@@ -158,21 +187,45 @@ def test_a_document_with_most_of_the_words_is_told():
     counts = CORPUS[np.arange(24) % len(CORPUS)].counts.toarray()
     counts[3] *= 100
     with pytest.warns(UserWarning, match=r"corpus holds document '3' with \d\d% of all words, .*; cut it into parts"):
-        inference.vem(models.lda, Corpus.from_counts(counts), num_topics=2, num_iterations=1, progress_bar=False)
+        check_corpus(Corpus.from_counts(counts))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_corpus(CORPUS)
 
 
 def test_a_list_of_numbers_is_an_array():
-    few = {"num_topics": 2, "num_iterations": 2, "progress_bar": False}
-    listed, array = (
-        inference.vem(models.lda, CORPUS, alpha=alpha, **few) for alpha in ([0.5, 2.0], np.array([0.5, 2.0]))
-    )
-    np.testing.assert_array_equal(listed.means["theta"], array.means["theta"])
+    alpha = Story(models.lda, {"num_topics": 2, "alpha": [0.5, 2.0]}).arguments["alpha"]
+    assert isinstance(alpha, np.ndarray) and alpha.tolist() == [0.5, 2.0]
 
 
 def test_seeds_of_numpy_and_stories_by_name():
-    check_seed(np.uint32(7))
-    by_name = inference.vem("lda", CORPUS, num_topics=2, num_iterations=1, seed=np.int64(1), progress_bar=False)
-    assert by_name.story.function is models.lda and by_name.story.name == "lda"
+    for seed in (np.uint32(7), 0, 2**32 - 1):
+        check_seed(seed)
+    story = Story("lda", {"num_topics": 2})
+    assert story.function is models.lda and story.name == "lda"
+
+
+def test_numbers_are_checked_at_their_ends():
+    check_counts(num_warmup=0, num_burn=0, num_samples=1, thinning=1)
+    check_counts(num_samples=6, thinning=3)
+    check_share(probability=1e-9)
+    check_numbers(zero=True, tolerance=0)
+    check_numbers(most=1, target=0.999)
+    for check, words in (
+        (lambda: check_counts(num_samples=0), "num_samples is 0; give a whole number of at least 1"),
+        (lambda: check_counts(num_warmup=-1), "num_warmup is -1; give a whole number of at least 0"),
+        (lambda: check_counts(num_chains=True), "num_chains is True; give a whole"),
+        (lambda: check_counts(n=2.0), "n is 2.0; give a whole"),
+        (lambda: check_counts(num_samples=4, thinning=3), "thinning is 3, which does not divide num_samples 4"),
+        (lambda: check_share(probability=1), "probability is 1; give a number between 0 and 1"),
+        (lambda: check_share(probability=0), "probability is 0; give a number between 0 and 1"),
+        (lambda: check_numbers(rate=0), "rate is 0; give a positive number"),
+        (lambda: check_numbers(zero=True, tolerance=-1e-9), "give a number of at least 0"),
+        (lambda: check_numbers(most=1, target=1), "target is 1; give a number between 0 and 1"),
+        (lambda: check_numbers(rate=np.nan), "rate is nan; give a positive number"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            check()
 
 
 @pytest.mark.parametrize(
@@ -228,7 +281,10 @@ ADVICE = {
 }
 
 
-@pytest.mark.parametrize("case", ADVICE)
+FAST = {"gibbs, class", "vem, slices"}
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, marks=[pytest.mark.slow] * (case not in FAST)) for case in ADVICE])
 def test_an_engine_names_only_engines_that_take_the_story(case):
     engine, story, words = ADVICE[case]
     with pytest.raises(ValueError, match=words):
@@ -238,6 +294,10 @@ def test_an_engine_names_only_engines_that_take_the_story(case):
 def test_the_engine_that_was_named_serves_the_story():
     reading = read(time_slices, CORPUS, None, {})
     assert engines_that_take(reading) == ["nuts", "svi"]
+
+
+@pytest.mark.slow
+def test_the_engine_that_was_named_runs_the_story():
     inference.svi(time_slices, CORPUS, num_steps=1, num_draws=1, progress_bar=False)
 
 

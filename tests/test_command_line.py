@@ -50,44 +50,6 @@ def test_models_lists_the_stories(capsys):
     assert "slda\n    theta_d ~ Dir(alpha)" in printed and "num_topics=20" in printed and "draw_words" not in printed
 
 
-def test_fit_then_predict_in_the_units_of_the_response(folder, capsys):
-    fit, out = str(folder / "fit.nc"), str(folder / "predicted.csv")
-    few = ["--set", "num_topics=4", "--set", "num_warmup=20", "--set", "num_samples=20", "--set", "num_chains=1"]
-    story = f"{folder}/own.py:own"
-    assert main(["fit", story, f"{folder}/reviews.csv", fit, "--y", "stars", "--standardise", *few]) == 0
-    assert "saved to" in capsys.readouterr().out
-    assert main(["predict", fit, f"{folder}/reviews.csv", out, "--story", story]) == 0
-    predicted = pd.read_csv(out)
-    assert list(predicted.columns) == ["document", "mean", "low", "high"] and len(predicted) == 60
-    stars = pd.read_csv(folder / "reviews.csv")["stars"]  # not in standard units, whose mean is 0
-    assert abs(predicted["mean"].mean() - stars.mean()) < 0.5 and predicted["mean"].std() < 2 * stars.std()
-    assert (predicted["low"] < predicted["high"]).all()
-
-
-def test_classes_by_a_story_without_topics(folder, capsys):
-    """Labels with blanks are fitted, shown and predicted; the background is the corpus's own."""
-    table = pd.read_csv(folder / "reviews.csv")
-    table["mood"] = np.where(table.pop("stars") > 3, "good", "bad")
-    table.loc[:3, "mood"] = None
-    table.to_csv(folder / "moods.csv", index=False)
-    fit, out = str(folder / "moods.nc"), str(folder / "moods-predicted.csv")
-    laplace = ["--set", "prior=laplace", "--set", "scale=1.0"]
-    fitted = ["fit", "sage_nb", f"{folder}/moods.csv", fit, "--y", "mood", "--engine", "vem", "--set", "outputs=2"]
-    assert main([*fitted, *laplace]) == 0
-    printed = capsys.readouterr().out
-    assert "good " in printed and "bad " in printed and "saved to" in printed
-    assert main(["predict", fit, f"{folder}/moods.csv", out]) == 0
-    predicted = pd.read_csv(out)
-    assert list(predicted.columns) == ["document", "label", "p(bad)", "p(good)"]
-    known = table["mood"].notna()
-    assert (predicted["label"] == table["mood"])[known].mean() > 0.9
-
-
-def test_check_a_story_of_ones_own(folder, capsys):
-    assert main(["check", f"{folder}/own.py:own"]) == 0
-    assert "topic sweep, theta integrated out" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -244,6 +206,7 @@ def test_an_interrupted_prediction_report_or_demonstration_leaves_nothing(saved,
     assert [path.name for path in tmp_path.iterdir()] == ["new.csv"]
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_run_with_what_it_has(tmp_path):
     """A real signal to a real process, once draws are coming in."""
     out, reviews = tmp_path / "fit.nc", tmp_path / "reviews.csv"

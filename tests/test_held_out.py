@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import stories
@@ -10,6 +12,7 @@ from test_evidence import exact
 
 from topiczoo import inference, models
 from topiczoo.corpora import Corpus
+from topiczoo.diagnostics import held_out
 from topiczoo.diagnostics.evidence import split
 from topiczoo.diagnostics.held_out import HeldOut, perplexity
 
@@ -41,7 +44,7 @@ def truth(fit, alpha, corpus):
     return np.stack([exact(b, alpha, corpus) for b in beta])
 
 
-@pytest.mark.parametrize("method", ["left_to_right", "chib", "completion"])
+@pytest.mark.parametrize("method", ["left_to_right", pytest.param("chib", marks=pytest.mark.slow), "completion"])
 def test_draws_are_averaged_as_probabilities(fit, method):
     settings = {"repeats": 64} if method == "chib" else SETTINGS
     found = perplexity(fit, TEST, method, most_draws=2, seed=3, **settings)
@@ -59,6 +62,25 @@ def test_draws_are_averaged_as_probabilities(fit, method):
     assert found.perplexity_error > 0
     assert list(found.frame().columns) == ["tokens", "log_likelihood", "error", "perplexity"]
     assert list(found.frame().index) == list("pqrs") and f"by {method}" in repr(found)
+
+
+def test_every_draw_has_random_numbers_of_its_own(monkeypatch):
+    """Of the estimator, by chain and draw, and others for another seed; topics go with their own draw."""
+    seeds, topics = [], []
+
+    def estimate(method, given, first, second, *, seed, repeats):
+        seeds.append(seed)
+        topics.append(given[0])
+        return SimpleNamespace(repeats=np.full((repeats, len(second)), -len(seeds)))
+
+    monkeypatch.setattr(held_out, "_estimate", estimate)
+    beta = RNG.dirichlet(np.full(5, 0.5), (2, 3, 3)).astype(np.float32)
+    fit = fit_of(models.lda, {"beta": beta}, num_topics=3, alpha=ALPHA)
+    found = perplexity(fit, TEST, repeats=2, seed=1)
+    np.testing.assert_array_equal(found.estimates[:, :, 0], -np.arange(1, 7).repeat(2).reshape(2, 6))
+    np.testing.assert_allclose(np.stack(topics), beta.reshape(6, 3, 5), rtol=1e-6)
+    perplexity(fit, TEST, seed=2)
+    assert len(set(seeds)) == 12
 
 
 def test_error_covers_draws_noise_and_chains():
@@ -115,9 +137,8 @@ def test_the_mixture_is_exact():
 def test_what_cannot_be_scored_is_refused(fit):
     corpus, y = stories.tiny()
     draws = {"beta": np.full((1, 2, 2, 3), 1 / 3, np.float32), "eta": np.zeros((1, 2, 2), np.float32)}
-    for story in (stories.logistic_normal, stories.response_reads_theta):
-        with pytest.raises(ValueError, match="integrated out"):
-            perplexity(fit_of(story, draws, corpus, y, num_topics=2), corpus)
+    with pytest.raises(ValueError, match="integrated out"):
+        perplexity(fit_of(stories.response_reads_theta, draws, corpus, y, num_topics=2), corpus)
     with pytest.raises(ValueError, match="method is 'guess'"):
         perplexity(fit, TEST, "guess")
     with pytest.raises(ValueError, match="most_draws is 0"):

@@ -88,9 +88,9 @@ def test_a_fit_knows_its_classes_and_so_does_its_file(fits, tmp_path):
 
 
 def test_scores_and_checks_take_labels_or_codes(fits):
-    named, coded = fits
+    named, _ = fits
     by_label = diagnostics.scores(named, CORPUS, LABELS, **FEW)
-    pd.testing.assert_frame_equal(by_label, diagnostics.scores(coded, CORPUS, CODES, **FEW))
+    pd.testing.assert_frame_equal(by_label, diagnostics.scores(named, CORPUS, CODES, **FEW))
     checked = diagnostics.check_response(named, CORPUS, pd.Series(LABELS))
     np.testing.assert_array_equal(checked["observed_data"]["y"], CODES[~np.isnan(CODES)])
 

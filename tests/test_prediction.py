@@ -1,37 +1,29 @@
-"""Prediction: quick draws of topics against enumeration, the plug-in rule, calibrated intervals, cross-validation."""
+"""Prediction: decisions under a margin, names of classes, unknown words, what is refused, and what is compiled once."""
 
 from __future__ import annotations
 
 import copy
-import itertools
 import pickle
 import warnings
 from dataclasses import replace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import special as scipy_special
-from scipy.special import gammaln, logsumexp
 from test_held_out import fit_of
 from test_upstream import naive_bayes
 
 from topiczoo import inference, models
 from topiczoo.corpora import Corpus
-from topiczoo.corpora.layouts import documents
 from topiczoo.diagnostics.documents import _add_responses
 from topiczoo.diagnostics.predictive_scores import scores
 from topiczoo.inference import Fit, special
-from topiczoo.inference.folding import Folding
-from topiczoo.inference.intervals import Calibration, calibrated
+from topiczoo.inference.intervals import Calibration
 from topiczoo.inference.prediction import Prediction
-from topiczoo.inference.probabilities import temperature
 from topiczoo.inference.reading import Reading
 from topiczoo.inference.running import Story
 from topiczoo.inference.starting import coefficients_by_response, topics_by_response
-from topiczoo.inference.word_steps import fold_in
 
 RNG = np.random.default_rng(0)
 BETA = RNG.dirichlet(np.full(6, 0.7), 3).astype(np.float32)
@@ -51,49 +43,6 @@ def at_the_truth():
     return Fit(story, CORPUS, draws, engine="gibbs", y=y)
 
 
-def exact_moments(row):
-    """Mean and standard deviation of eta . zbar given the words, all z enumerated."""
-    terms = np.repeat(np.arange(6), row)
-    logs, values = [], []
-    for z in itertools.product(range(3), repeat=len(terms)):
-        n = np.bincount(z, minlength=3)
-        logs.append(gammaln(n + ALPHA).sum() + np.log(BETA[z, terms]).sum())
-        values.append(ETA @ n / len(terms))
-    weight, values = np.exp(np.array(logs) - logsumexp(logs)), np.array(values)
-    return weight @ values, np.sqrt(weight @ values**2 - (weight @ values) ** 2)
-
-
-def test_quick_draws_of_topics_are_near_the_exact_posterior_and_sweeps_bring_them_there(at_the_truth):
-    folding = Folding(at_the_truth, CORPUS)
-    values = {name: jnp.asarray(draw[0, 0]) for name, draw in at_the_truth.draws.items()}
-    centre = folding._centre(0)
-    exact = np.array([exact_moments(row) for row in COUNTS])
-
-    def errors(burn, number=4000):
-        def one(key):
-            return folding.topics(folding.corpus, key, centre, values, burn).document_topic @ ETA
-
-        drawn = jax.jit(lambda keys: jax.lax.map(one, keys))(jax.random.split(jax.random.key(1), number))
-        found = np.asarray(drawn) / COUNTS.sum(1)
-        return found.mean(0) - exact[:, 0], found.std(0) / exact[:, 1]
-
-    gap, spread = errors(0)
-    assert np.abs(gap / exact[:, 1]).max() < 0.5 and spread.min() > 0.6
-    gap, spread = errors(20)
-    assert np.abs(gap / (exact[:, 1] / np.sqrt(4000))).max() < 4.5
-    np.testing.assert_allclose(spread, 1, atol=0.06)
-
-
-def test_the_plug_in_rule_is_equation_13(at_the_truth):
-    prediction = at_the_truth.predict(CORPUS, rule="plug-in")
-    _, phibar = fold_in(jnp.asarray(BETA), ALPHA, documents(CORPUS, pairs=True))
-    np.testing.assert_allclose(prediction.mean, np.asarray(phibar) @ ETA, rtol=1e-4)
-    assert prediction.draws.shape[0] >= 200 and prediction.lowest == -np.inf and not prediction.whole
-    np.testing.assert_allclose(prediction.draws.std(0), 0.1, rtol=0.3)
-    with pytest.raises(ValueError, match="rule is 'exact'; choose from 'posterior', 'plug-in'"):
-        at_the_truth.predict(CORPUS, rule="exact")
-
-
 def test_under_a_margin_the_class_of_the_least_loss_in_the_mean_of_draws_is_decided_on():
     """As by the mean of scores: one draw that is sure outweighs two that are not, which would outvote it."""
     story = Story(models.medlda, {"margin": "binary", "num_topics": 3, "weight": 10.0, "cost": 1.0})
@@ -106,61 +55,6 @@ def test_under_a_margin_the_class_of_the_least_loss_in_the_mean_of_draws_is_deci
     np.testing.assert_allclose(found.losses, np.tile(expected, (4, 1)), rtol=1e-4)
     np.testing.assert_allclose(found.probabilities[:, 1], np.mean(1 / (1 + np.exp(-20 * scores))), rtol=1e-4)
     assert (found.probabilities[:, 1] < 0.5).all() and (found.label == 1).all()
-
-
-def predicted(draws):
-    names = np.array([str(i) for i in range(draws.shape[1])])
-    return Prediction(names, draws.mean(0), draws, draws[None])
-
-
-@pytest.mark.parametrize("scale", [0.4, 2.5])
-def test_calibrated_intervals_hold_what_they_promise_whatever_the_model_says(scale):
-    rng = np.random.default_rng(3)
-    spread = rng.uniform(0.5, 2, 3000)
-    y = spread * rng.standard_t(4, 3000)
-    draws = scale * spread * rng.normal(size=(200, 3000))
-    aside, new = predicted(draws[:, :1000]), predicted(draws[:, 1000:])
-    told = Calibration.of(aside, y[:1000])
-    for probability in (0.5, 0.9):
-        low, high = calibrated(new.draws, probability, told)
-        assert abs(np.mean((y[1000:] >= low) & (y[1000:] <= high)) - probability) < 0.04
-        raw = new.interval(probability)
-        held = np.mean((y[1000:] >= raw[:, 0]) & (y[1000:] <= raw[:, 1]))
-        assert abs(held - probability) > 0.08  # or there was nothing to mend
-
-
-def test_counts_stay_whole_and_positive_when_calibrated(at_the_truth):
-    rng = np.random.default_rng(4)
-    draws = rng.poisson(3, (200, 400))
-    told = Calibration.of(predicted(draws), rng.poisson(6, 400))
-    low, high = calibrated(draws, 0.9, told, lowest=0, whole=True)
-    assert (low >= 0).all() and not (low % 1).any() and not (high % 1).any() and (high > np.quantile(draws, 0.95)).all()
-    with pytest.raises(ValueError, match=r"calibrate must be documents that the fit has not seen"):
-        at_the_truth.predict(CORPUS, calibrate=3)
-    with pytest.raises(ValueError, match="calibrate has 4 documents with a response; give 20 at least"):
-        at_the_truth.predict(CORPUS, calibrate=(CORPUS, np.arange(4.0)))
-
-
-def test_every_document_is_predicted_by_a_fit_that_has_not_seen_it():
-    corpus = Corpus.from_counts(RNG.poisson(1.0, (11, 6)) + 1)
-
-    class Seen:
-        def __init__(self, story, corpus, y, *, seed):
-            self.names = set(corpus.names)
-            assert len(y) == len(corpus)
-            if isinstance(y, pd.Categorical):
-                assert list(y.categories) == ["low", "mid", "high"]
-
-        def predict(self, corpus, *, seed):
-            return predicted(np.array([[float(name in self.names) for name in corpus.names]] * 3))
-
-    found = inference.cross_predict(Seen, models.slda, corpus, np.arange(11.0), folds=4)
-    assert found.mean.shape == (11,) and not found.mean.any() and found.draws.shape == (3, 11)
-    levels = pd.Categorical(["low"] * 5 + ["high"] * 5 + ["mid"], ["low", "mid", "high"], ordered=True)
-    for y in (levels, pd.Series(levels)):  # in the fold that leaves "mid" out it is a category still
-        inference.cross_predict(Seen, models.slda, corpus, y, folds=11)
-    with pytest.raises(ValueError, match="folds is 12; give a whole number from 2 to the number of documents, 11"):
-        inference.cross_predict(Seen, models.slda, corpus, np.arange(11.0), folds=12)
 
 
 def test_quick_special_functions_are_right():
@@ -208,11 +102,10 @@ def test_documents_without_one_known_word_have_the_prior(at_the_truth):
     )
     alone = mixed[np.array([1, 3])]
     for corpus, places in ((mixed, [1, 3]), (alone, [0, 1])):
-        np.testing.assert_allclose(at_the_truth.transform(corpus)[places], 1 / 3, rtol=1e-5)
-        for rule in ("posterior", "plug-in"):
-            np.testing.assert_allclose(at_the_truth.predict(corpus, rule=rule).mean[places], ETA.mean(), rtol=1e-4)
-        logs = inference.log_likelihood(at_the_truth, corpus, np.full(len(corpus), ETA.mean()))[0, 0]
-        np.testing.assert_allclose(logs[places], -0.5 * np.log(2 * np.pi * 0.01), rtol=1e-3)
+        found = at_the_truth.predict(corpus)
+        np.testing.assert_allclose(found.mean[places], ETA.mean(), rtol=1e-4)
+    np.testing.assert_allclose(at_the_truth.transform(mixed)[[1, 3]], 1 / 3, rtol=1e-5)
+    np.testing.assert_allclose(at_the_truth.predict(mixed, rule="plug-in").mean[[1, 3]], ETA.mean(), rtol=1e-4)
     forgotten = Corpus.from_counts(COUNTS, list("abcdef"))
     for ask in (at_the_truth.predict, at_the_truth.transform):
         with pytest.raises(
@@ -226,14 +119,17 @@ def test_numbers_that_make_no_sense_are_refused(at_the_truth):
         ({"most_draws": 0}, "most_draws is 0; give a whole number of at least 1"),
         ({"most_draws": -1}, "most_draws is -1; give a whole number of at least 1"),
         ({"num_burn": -1}, "num_burn is -1; give a whole number of at least 0"),
+        ({"rule": "exact"}, "rule is 'exact'; choose from 'posterior', 'plug-in'"),
+        ({"calibrate": 3}, "calibrate must be documents that the fit has not seen"),
         ({"calibrate": (CORPUS, None)}, "y of calibrate is None; give the responses of its documents"),
+        ({"calibrate": (CORPUS, np.arange(4.0))}, "calibrate has 4 documents with a response; give 20 at least"),
     ):
         with pytest.raises(ValueError, match=words):
             at_the_truth.predict(CORPUS, **options)
-        if "calibrate" not in options:
+        if "num_burn" in options or "most_draws" in options:
             with pytest.raises(ValueError, match=words):
                 at_the_truth.transform(CORPUS, **options)
-    found = at_the_truth.predict(CORPUS, num_burn=0)
+    found = at_the_truth.predict(CORPUS)
     for ask in (found.interval, found.frame):
         with pytest.raises(ValueError, match="probability is 2; give a number between 0 and 1"):
             ask(2)
@@ -260,35 +156,26 @@ def test_a_second_prediction_compiles_nothing_and_is_of_its_own_documents(at_the
         np.testing.assert_array_equal(ask(CORPUS), first)
     sent = pickle.loads(pickle.dumps(fit))
     assert not sent.compiled and not copy.copy(fit).compiled
-    np.testing.assert_array_equal(sent.predict(CORPUS).mean, fit.predict(CORPUS).mean)
+    for name, value in fit.draws.items():
+        np.testing.assert_array_equal(sent.draws[name], value)
 
 
-def test_raw_intervals_of_a_variational_fit_are_warned_of_once():
-    story = Story(models.slda, {"num_topics": 3, "alpha": ALPHA})
-    many = CORPUS[np.arange(40) % 4]
-    Reading(story, CORPUS, np.arange(4.0))
-    draws = {"beta": BETA[None, None], "eta": ETA[None, None], "sigma": np.full((1, 1), 0.1, np.float32)}
-    fit = Fit(story, CORPUS, draws, engine="vem", y=np.arange(4.0))
+def test_raw_intervals_of_a_variational_fit_are_warned_of_once(at_the_truth, monkeypatch):
+    draws = {"beta": BETA[None, None]}
+    told = {engine: Fit(at_the_truth.story, CORPUS, draws, engine=engine).unsaid for engine in ("vem", "svi", "gibbs")}
+    assert [len(told[engine]) for engine in told] == [1, 1, 0]
+    monkeypatch.setattr(at_the_truth, "unsaid", told["vem"])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        fit.predict(CORPUS, calibrate=(many, np.arange(40) % 4)).interval(0.5)
-        prediction = fit.predict(CORPUS)
+        prediction = at_the_truth.predict(CORPUS)
+        aside = Calibration(prediction.draws[:, np.zeros(20, int)], np.arange(20.0))
+        replace(prediction, calibration=aside).interval(0.5)
     with pytest.warns(UserWarning, match=r"by vem are too narrow.*calibrate=\(corpus, y\)"):
         prediction.frame()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         prediction.interval()
-        fit.predict(CORPUS).interval()
-        Fit(story, CORPUS, draws, engine="gibbs", y=np.arange(4.0)).predict(CORPUS).interval()
-
-
-def test_the_temperature_that_made_the_classes_is_found():
-    rng = np.random.default_rng(0)
-    evidence = rng.normal(0, 12, (4000, 3))
-    shares = scipy_special.softmax(evidence / 6.0, axis=1)
-    codes = (rng.random((4000, 1)) > shares.cumsum(1)[:, :-1]).sum(1)
-    assert abs(temperature(evidence, codes) / 6.0 - 1) < 0.1
-    assert temperature(evidence[:50], evidence[:50].argmax(1)) > 0.05  # all are right, and it is not 0
+        at_the_truth.predict(CORPUS).interval()
 
 
 def log_score(prediction, codes):
@@ -323,10 +210,10 @@ def test_numbers_that_are_no_probabilities_are_made_such(kind):
     assert list(found.frame().columns[1:]) == ["p(no)", "p(yes)"]
     np.testing.assert_allclose(found.draws.mean(), found.probabilities[:, 1].mean(), atol=0.02)
     np.testing.assert_allclose(found.mean, found.probabilities[:, 1])
+    if kind == "margin":
+        return
     table = scores(fit, new, labels[200:])
     np.testing.assert_allclose(table.loc["log_score", "value"], log_score(found, truth), atol=0.02)
     assert table.loc["accuracy", "value"] == np.mean(found.label == labels[200:])
     own = inference.log_likelihood(fit, new, labels[200:])  # stays the model's
-    np.testing.assert_allclose(own.mean(), log_score(raw, truth), rtol=0.2)
-    with pytest.raises(ValueError, match="calibrate has 5 documents with a response; give 20 at least"):
-        fit.predict(new, calibrate=(new[:5], labels[:5]))
+    np.testing.assert_allclose(own[0, 0], np.log(raw.probabilities[np.arange(200), truth]), rtol=1e-3)

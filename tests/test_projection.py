@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import log_ndtr, ndtr
-from test_sparse import planted
+from test_held_out import fit_of
 
-from topiczoo import inference
+from topiczoo.corpora import Corpus
 from topiczoo.inference.folding import Folding
 from topiczoo.inference.prediction import plug_in_topics
 from topiczoo.inference.projection import climb, project, squared
@@ -78,9 +78,12 @@ def test_probabilities_of_zero_and_one_and_unused_topics_stay_finite(shares):
 
 
 def test_a_yes_or_no_response_is_projected_in_the_storys_own_probabilities():
-    corpus, y = planted()
-    fit = inference.gibbs(sstm, corpus, (y > 0).astype(float), response="probit", sigma=0.5, num_topics=5, num_chains=1,
-                          num_warmup=100, num_samples=30, progress_bar=False)  # fmt: skip
+    rng = np.random.default_rng(1)
+    beta = rng.dirichlet(np.full(12, 0.3), 5).astype(np.float32)
+    corpus = Corpus.from_counts([rng.multinomial(20, share @ beta) for share in rng.dirichlet(np.full(5, 0.4), 60)])
+    eta = (np.array([2.0, -1.5, 0.5, 0.0, -0.2]) + 0.3 * rng.normal(size=(1, 30, 5))).astype(np.float32)
+    draws = {"beta": np.broadcast_to(beta, (1, 30, 5, 12)), "eta": eta, "nu": np.ones((1, 30))}
+    fit = fit_of(sstm, draws, corpus, np.arange(60) % 2.0, response="probit", sigma=0.5, num_topics=5)
     chosen = fit.select("projection", keep=5, intercept=False)
     folding = Folding(fit, fit.corpus, chains=[0])
     zbar = np.asarray(plug_in_topics(folding, folding.means(0))[1])

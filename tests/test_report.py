@@ -14,10 +14,13 @@ import stories
 from report_fits import NAME, WICKED, classes, simulated
 
 from topiczoo import diagnostics, models
-from topiczoo.command_line import main
+from topiczoo.diagnostics import figures
 from topiczoo.diagnostics.figures import rank_band, rank_differences
+from topiczoo.diagnostics.held_out import HeldOut
 from topiczoo.diagnostics.reporting import judge, report, write
 from topiczoo.diagnostics.response_checks import check_response, coverage
+from topiczoo.inference import Fit
+from topiczoo.inference.prediction import Prediction
 
 VOID = {"meta", "link", "img", "input", "br"}
 
@@ -62,6 +65,40 @@ class Page(HTMLParser):
             self.data[self.open[-1][1]["id"]] = json.loads(data)
 
 
+GRID = np.linspace(-1, 1, 100)
+fold_in = Fit.predict
+
+
+def by_hand(fit, corpus, **options):
+    """A prediction without folding in: draws from -1 to 1 around 1 over the number of the document's first word.
+
+    Of classes: the most probable is that number modulo three, with 0.7.
+    """
+    if fit.story.name == "response_reads_theta":
+        return fold_in(fit, corpus, **options)
+    counts = corpus.with_vocabulary(fit.vocabulary).counts
+    first = counts.indices[counts.indptr[:-1]]
+    if fit.story.name == "classes":
+        shares = np.full((len(corpus), 3), 0.15) + 0.55 * np.eye(3)[first % 3]
+        draws = np.repeat((first % 3)[None], 100, 0)
+        return Prediction(corpus.names, shares @ [0, 1, 2], draws, draws.reshape(2, 50, -1), shares)
+    draws = 1 / (1 + first) + GRID[:, None]
+    return Prediction(corpus.names, draws.mean(0), draws, draws.reshape(2, 50, -1))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def predictions_by_hand():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Fit, "predict", by_hand)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def unsaved_pictures(monkeypatch):
+    """Drawn, but made into files in one report only: that takes most of the time."""
+    monkeypatch.setattr(figures, "as_image", lambda *arguments, **options: "data:image/png;base64,")
+
+
 @pytest.fixture(scope="module")
 def fit():
     return simulated(info={"standardised": [3.0, 2.0]})  # as the command line notes it: y is (data - 3) / 2
@@ -69,7 +106,7 @@ def fit():
 
 @pytest.fixture(scope="module")
 def diagnosis(fit):
-    return diagnostics.diagnose(fit)
+    return diagnostics.diagnose(fit, predictions=0)
 
 
 @pytest.fixture(scope="module")
@@ -149,22 +186,36 @@ def leading_term(fit, topic):
 
 
 def test_predictions_stand_beside_what_was_observed(fit, written):
-    documents = Page(written).data["browser-data"]["documents"]
-    rows = {name: row for row, name in enumerate(fit.document_names)}
+    """In the data's own units, which are 3 and twice the fit's."""
+    page = Page(written)
+    documents = page.data["browser-data"]["documents"]
+    places, numbers = {name: row for row, name in enumerate(fit.document_names)}, []
     assert len(documents) == 10
-    errors, covered = [], []
     for document in documents:
-        (response,) = document["responses"]
-        y = 3 + 2 * fit.y[rows[document["name"]]]  # documents are shown in the data's own units
-        if np.isnan(y):
-            assert response["y"] is None
-            continue
-        assert response["y"] == pytest.approx(y, rel=1e-3)
-        assert response["low"] < response["mean"] < response["high"]
-        errors.append(response["mean"] - y)
-        covered.append(response["low"] <= y <= response["high"])
-    # sigma is 0.4 in these units, and 40 words tell a document's mean coefficient to about as much
-    assert np.sqrt(np.mean(np.square(errors))) < 1.6 and np.mean(covered) >= 0.6
+        ((response,), row) = document["responses"], places[document["name"]]
+        made = by_hand(fit, fit.corpus[[row]])
+        low, high = np.quantile(made.draws, [0.05, 0.95])
+        for key, value in (("mean", made.mean[0]), ("low", low), ("high", high), ("y", fit.y[row])):
+            expected = None if np.isnan(value) else pytest.approx(3 + 2 * value, rel=1e-4)
+            assert response[key] == expected
+            numbers += [] if response[key] is None else [response[key]]
+        counts = {page.data["browser-data"]["terms"][word[0]]: word[1] for word in document["words"]}
+        assert counts == {
+            term: count
+            for term, count in zip(fit.vocabulary, fit.corpus.counts[[row]].toarray()[0], strict=True)
+            if count
+        }
+    assert page.data["browser-data"]["ranges"] == {"y": [min(numbers), max(numbers)]}
+    # and the share of all labelled documents inside their intervals
+    made, told = by_hand(fit, fit.corpus), ~np.isnan(fit.y)
+    for row, level in zip(page.tables["coverage"][1:], (0.5, 0.8, 0.9, 0.95), strict=True):
+        low, high = np.quantile(made.draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
+        covered = np.mean(((low <= fit.y) & (fit.y <= high))[told])
+        error = np.sqrt(level * (1 - level) / told.sum())
+        assert [number(cell) for cell in row[1:4]] == pytest.approx(
+            [100 * level, 100 * covered, 100 * error], abs=0.051
+        )
+        assert row[4] == ("as it should" if abs(covered - level) <= 3 * error else "off")
 
 
 @pytest.mark.parametrize(
@@ -185,7 +236,15 @@ def test_without_a_response(story, engine, info, tmp_path):
             assert len({word[2] for word in document["words"]}) == 1
 
 
-def test_one_chain_and_few_draws_say_what_cannot_be_known(tmp_path):
+@pytest.fixture
+def words_unchecked(monkeypatch):
+    def refuse(*arguments, **options):
+        raise ValueError("not checked here")
+
+    monkeypatch.setattr("topiczoo.diagnostics.sections.check_words", refuse)
+
+
+def test_one_chain_and_few_draws_say_what_cannot_be_known(tmp_path, words_unchecked):
     fit = simulated(models.lda, num_chains=1, num_draws=10, num_documents=12)
     path = report(fit, tmp_path / "r.html", documents=0, progress_bar=False)
     page, text = Page(path), path.read_text()
@@ -198,22 +257,31 @@ def test_one_chain_and_few_draws_say_what_cannot_be_known(tmp_path):
 
 def test_several_columns_of_coefficients_and_classes(tmp_path):
     fit = simulated(classes, num_draws=20)
-    page = Page(report(fit, tmp_path / "r.html", documents=5, progress_bar=False))
-    assert {"eta[0]", "eta[1]", "eta[2]"} <= set(page.tables["topics"][0])
+    judged = diagnostics.diagnose(fit, predictions=0)
+    page = Page(report(judged, tmp_path / "r.html", documents=5, progress_bar=False))
+    head, *lines = page.tables["topics"]
+    for column in range(3):
+        shown = [number(line[head.index(f"eta[{column}]")]) for line in lines]
+        np.testing.assert_allclose(shown, judged.fit.draws["eta"][..., column].mean((0, 1)), atol=0.006)
     assert "coverage" not in page.tables  # classes have no intervals
+    places = {name: row for row, name in enumerate(fit.document_names)}
     for document in page.data["browser-data"]["documents"]:
-        assert document["responses"][0]["label"] in (0, 1, 2) and 0 <= document["responses"][0]["probability"] <= 1
+        row = places[document["name"]]
+        code = by_hand(fit, fit.corpus[[row]]).code[0]
+        expected = {"name": "y", "y": int(fit.y[row]), "label": code, "probability": 0.7}
+        assert document["responses"] == [expected]
 
 
 def test_a_story_whose_documents_cannot_be_folded_in(tmp_path):
-    path = report(simulated(stories.response_reads_theta), tmp_path / "r.html", documents=3, progress_bar=False)
+    fit = simulated(stories.response_reads_theta, num_documents=12)
+    path = report(fit, tmp_path / "r.html", documents=3, progress_bar=False)
     page = Page(path)
     assert "No predictions. Documents outside the fit are folded in" in path.read_text()
     assert len(page.data["browser-data"]["documents"]) == 3  # their proportions are in the posterior
     assert not page.data["browser-data"]["documents"][0]["responses"]
 
 
-def test_chains_with_other_topics_are_shown_apart(tmp_path):
+def test_chains_with_other_topics_are_shown_apart(tmp_path, words_unchecked):
     fit = simulated(models.lda, differ=True, num_documents=12)
     text = report(fit, tmp_path / "r.html", documents=2, progress_bar=False).read_text()
     assert "chain 0: " in text and "chain 1: " in text and ">differs 0." in text and 'class="verdict bad"' in text
@@ -232,16 +300,19 @@ def test_verdicts_have_a_colour():
 
 
 def test_check_response_has_arviz_groups_and_can_fail(fit):
-    checked = check_response(fit)
-    labelled = int((~np.isnan(fit.y)).sum())
-    assert checked["posterior_predictive"]["y"].sizes == {"chain": 2, "draw": 100, "document": labelled}
-    np.testing.assert_allclose(checked["observed_data"]["y"], fit.y[~np.isnan(fit.y)])
-    narrow = checked.copy()
-    predicted = narrow["posterior_predictive"]["y"]
-    narrow["posterior_predictive"]["y"] = predicted.mean(("chain", "draw")) + 0.01 * (predicted - predicted.mean())
-    narrow["posterior_predictive"]["y"].attrs["kind"] = "real"
-    fair, off = (coverage(tree).set_index("level")["covered"] for tree in (checked, narrow))
-    assert fair[0.9] > 0.7 and off[0.9] < 0.4
+    checked, told = check_response(fit), ~np.isnan(fit.y)
+    predicted = checked["posterior_predictive"]["y"]
+    assert predicted.sizes == {"chain": 2, "draw": 50, "document": told.sum()}
+    made = by_hand(fit, fit.corpus[told])
+    np.testing.assert_array_equal(predicted, made.draws.reshape(2, 50, -1))
+    np.testing.assert_allclose(checked["observed_data"]["y"], fit.y[told])
+    assert predicted["document"].values.tolist() == fit.document_names[told].tolist()
+    found = coverage(checked, [0.5, 0.9]).set_index("level")
+    for level in (0.5, 0.9):
+        low, high = np.quantile(made.draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
+        assert found.loc[level, "covered"] == np.mean((low <= fit.y[told]) & (fit.y[told] <= high))
+        assert found.loc[level, "error"] == pytest.approx(np.sqrt(level * (1 - level) / told.sum()))
+    assert 0.1 < found.loc[0.5, "covered"] < 0.9
     with pytest.raises(ValueError, match="corpus and y belong together"):
         check_response(fit, fit.corpus)
     with pytest.raises(ValueError, match="without a response"):
@@ -292,40 +363,42 @@ def test_nothing_is_half_written(tmp_path, monkeypatch):
     assert path.read_text() == "the old one" and [file.name for file in tmp_path.iterdir()] == ["report.html"]
 
 
-def test_held_out_documents_take_the_place_of_the_fitted(diagnosis, tmp_path):
+def test_held_out_documents_take_the_place_of_the_fitted(diagnosis, tmp_path, monkeypatch):
     other = simulated(seed=1)
     test, y = other.corpus[:15], other.y[:15]
-    page = Page(report(diagnosis, tmp_path / "a.html", test=test, y_test=y, documents=15, progress_bar=False))
-    scored = {row[0]: number(row[1]) for row in page.tables["score-table"][1:]}
-    assert 1 < scored["perplexity a word"] < 24 and scored["r2"] > 0.5
+
+    def scores(fit, corpus, told, seed):
+        assert fit is diagnosis.fit and corpus is test and seed == 4
+        np.testing.assert_array_equal(told, y)
+        return pd.DataFrame({"value": [0.25], "error": [0.125], "meaning": ["share"]}, index=["r2"])
+
+    held_out = HeldOut("made", test.names, test.lengths, np.full((1, 2, 15), -80.0))  # 40 words each
+    monkeypatch.setattr("topiczoo.diagnostics.sections.scores", scores)
+    monkeypatch.setattr("topiczoo.diagnostics.sections.perplexity", lambda fit, corpus, seed: held_out)
+    theta = np.random.default_rng(0).dirichlet(np.ones(3), 15)
+    monkeypatch.setattr(Fit, "transform", lambda fit, corpus, seed: theta)
+    given = {"test": test, "y_test": y, "documents": 15, "progress_bar": False, "seed": 4}
+    page = Page(report(diagnosis, tmp_path / "a.html", **given))
+    scored = {row[0]: [number(cell) for cell in row[1:3]] for row in page.tables["score-table"][1:]}
+    assert scored["r2"] == [0.25, 0.12] and scored["perplexity a word"][0] == pytest.approx(np.exp(2), rel=1e-3)
     shown = page.data["browser-data"]["documents"]
     assert [document["name"] for document in shown] == list(test.names)
-    assert shown[3]["responses"][0]["y"] == pytest.approx(3 + 2 * y[3], rel=1e-3)
+    assert [dict(document["shares"]) for document in shown] == [
+        {k: round(row[k], 4) for k in np.argsort(-row) if row[k] >= 0.01} for row in theta
+    ]
+    for place in (3, 7):
+        assert shown[place]["responses"][0]["y"] == pytest.approx(3 + 2 * y[place], rel=1e-3)
     # without responses the words alone are scored
     words = report(diagnosis, tmp_path / "b.html", test=test, documents=0, progress_bar=False)
     assert [row[0] for row in Page(words).tables["score-table"]] == ["Score", "perplexity a word"]
     assert "came without responses" in words.read_text()
 
 
-def test_command_line(fit, tmp_path, capsys, monkeypatch):
-    texts = ["term5 term7 term9", "term4 term10 unheard"]
-    pd.DataFrame({"text": texts, "y": [3.5, 5.0]}).to_csv(tmp_path / "test.csv", index=False)
-    saved, out, test = str(fit.save(tmp_path / "fit.nc")), str(tmp_path / "out.html"), str(tmp_path / "test.csv")
-    calls = []
-
-    def noted(fit, path, **options):
-        calls.append((fit, options))
-        return path
-
-    monkeypatch.setattr(diagnostics, "report", noted)
-    assert main(["report", saved, "--out", out, "--test", test, "--y", "y", "--documents", "7", "--seed", "3"]) == 0
-    assert out in capsys.readouterr().out
-    ((loaded, options),) = calls
-    np.testing.assert_array_equal(loaded.corpus.counts.toarray(), fit.corpus.counts.toarray())
-    np.testing.assert_allclose(options.pop("y_test"), [0.25, 1.0])  # in the units of the fit: (y - 3) / 2
-    assert len(options.pop("test")) == 2 and options == {"documents": 7, "seed": 3}
-    monkeypatch.undo()
-    assert main(["report", saved, "--out", str(tmp_path / "no" / "out.html")]) == 2
-    assert "in no existing folder" in capsys.readouterr().err
-    assert main(["report", saved, "--y", "y"]) == 2
-    assert "--test" in capsys.readouterr().err
+@pytest.mark.slow
+def test_a_report_on_held_out_documents_folds_them_in(fit, tmp_path):
+    other = simulated(seed=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Fit, "predict", fold_in)
+        path = report(fit, tmp_path / "r.html", test=other.corpus[:15], y_test=other.y[:15], progress_bar=False)
+    scored = {row[0]: number(row[1]) for row in Page(path).tables["score-table"][1:]}
+    assert 1 < scored["perplexity a word"] < 24 and scored["r2"] > 0.5

@@ -9,27 +9,51 @@ import pytest
 import stories
 from numpyro import handlers
 from numpyro.infer.util import log_density
+from scipy import stats
 
 from topiczoo import models
 
 
+def log_joint(name, corpus, y, values):
+    """The log joint density of a story, written down with SciPy; alpha and gamma are 0.3 and 0.2."""
+    document, term = corpus.tokens()
+    theta, beta, z = values["theta"], values["beta"], values["z"]
+    total = sum(stats.dirichlet.logpdf(row, np.full(len(row), 0.2)) for row in beta)
+    if name == "mixture":
+        total += stats.dirichlet.logpdf(theta, np.full(3, 0.3)) + np.log(theta[z]).sum()
+        return total + (corpus.counts.toarray() * np.log(beta[z])).sum()
+    total += sum(stats.dirichlet.logpdf(row, np.full(3, 0.3)) for row in theta)
+    total += np.log(theta[document, z]).sum() + np.log(beta[z, term]).sum()
+    if name == "slda":
+        zbar = np.stack([np.bincount(z[document == d], minlength=3) / corpus.lengths[d] for d in range(len(corpus))])
+        total += stats.norm.logpdf(values["eta"], 0, 2).sum() + stats.halfnorm.logpdf(values["sigma"])
+        total += stats.norm.logpdf(y, zbar @ values["eta"], values["sigma"]).sum()
+    return total
+
+
 @pytest.mark.parametrize("story", [models.lda, models.slda, models.mixture], ids=lambda s: s.__name__)
-def test_a_story_is_a_numpyro_model(story):
+def test_a_story_is_a_numpyro_model_with_the_density_of_its_formula(story):
     corpus, y = stories.small()
-    responses = (np.nan_to_num(y),) if story is models.slda else ()
-    trace = handlers.trace(handlers.seed(story, 0)).get_trace(corpus, *responses, num_topics=3)
-    values = {n: s["value"] for n, s in trace.items() if s["type"] == "sample" and not s["is_observed"]}
-    density, _ = log_density(handlers.seed(story, 0), (corpus, *responses), {"num_topics": 3}, values)
-    assert np.isfinite(density)
-    if story is not models.mixture:
-        assert trace["z"]["value"].shape == trace["w"]["value"].shape == (corpus.num_tokens,)
+    rng, y = np.random.default_rng(3), np.nan_to_num(y)
+    topics = 12 if story is models.mixture else corpus.num_tokens
+    values = {
+        "beta": 0.8 * rng.dirichlet(np.ones(9), 3) + 0.2 / 9, "z": rng.integers(0, 3, topics),
+        "theta": rng.dirichlet(np.ones(3) * 2, None if story is models.mixture else 12),
+        "eta": np.array([1.0, -2.0, 0.5]), "sigma": 0.7,
+    }  # fmt: skip
+    responses = (y,) if story is models.slda else ()
+    arguments = {"num_topics": 3, "alpha": 0.3, "gamma": 0.2}
+    density, trace = log_density(handlers.seed(story, 0), (corpus, *responses), arguments, values)
+    values = {name: np.asarray(value, float if name != "z" else int) for name, value in values.items()}
+    np.testing.assert_allclose(density, log_joint(story.__name__, corpus, y, values), rtol=1e-4)
+    assert trace["z"]["value"].shape == (topics,)
 
 
 def test_zbar_is_the_mean_of_the_topic_indicators():
     corpus, _ = stories.tiny()
 
     def story():
-        theta, beta = stories.proportions(corpus, 2), stories.topics(corpus, 2)
+        theta, beta = np.full((3, 2), 0.5), np.full((2, 3), 1 / 3)
         numpyro.deterministic("zbar", models.draw_words(corpus, theta, beta))
 
     trace = handlers.trace(handlers.seed(story, 1)).get_trace()
