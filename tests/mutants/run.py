@@ -25,6 +25,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 FOLDERS = ("models", "inference", "diagnostics", "corpora")  # of the package, beside topiczoo itself
 BESIDE = ("tests", "tutorials", "benchmarks", "docs", "pyproject.toml", "README.md", "Makefile", "LICENSE")
+NOTHING_RUN = 5  # pytest's word for it: all the tests named are slow ones
 LIMIT = 240  # seconds: a mistake may leave a loop without an end, and then it is noticed
 
 
@@ -106,26 +107,16 @@ def try_out(mutant: Mutant) -> tuple[str, str, float]:
         root = Path(folder)
         environment = copy_project(root)
         mutant.plant(root)
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "pytest",
-            "-x",
-            "-q",
-            "--no-header",
-            "-p",
-            "no:cacheprovider",
-            "--tb=line",
-        ]
+        command = f"{sys.executable} -P -m pytest -x -q --no-header -p no:cacheprovider --tb=line".split()
+        told: dict = {"cwd": root, "env": environment, "capture_output": True, "text": True, "timeout": LIMIT}
         try:
-            run = subprocess.run(
-                [*command, *mutant.tests], cwd=root, env=environment, capture_output=True, text=True, timeout=LIMIT
-            )
+            run = subprocess.run([*command, "-m", "not slow", *mutant.tests], **told)
+            if run.returncode == NOTHING_RUN:
+                run = subprocess.run([*command, *mutant.tests], **told)
         except subprocess.TimeoutExpired:
             return "caught", "no end within the limit", time.perf_counter() - started
     said, seconds = run.stdout + run.stderr, time.perf_counter() - started
-    failed = re.search(r"^FAILED (?:tests/)?(\S+)", said, flags=re.MULTILINE)
+    failed = re.search(r"^(?:FAILED|ERROR) (?:tests/)?(\S+)", said, flags=re.MULTILINE)
     if run.returncode == 1 and failed:
         return "caught", failed[1], seconds
     if run.returncode == 0:
