@@ -236,6 +236,10 @@ def test_a_bound_that_is_no_number_names_the_site_that_is_none():
     for wrong in (np.nan, -np.inf):
         with pytest.raises(FloatingPointError, match=r"'nobody' became (nan|-inf) at the site 'eta'"):
             _finite(Scripted([]), (0, wrong), NOBODY)
+    good, response = Scripted([]), SimpleNamespace(story=NOBODY.story, below=("y",))
+    good.marginals = lambda state: Marginals(point={"eta": np.zeros(2)})
+    with pytest.raises(FloatingPointError, match="at the site 'y'"):  # all sites are numbers: it is the response
+        _finite(good, (0, np.nan), response)
 
 
 # where it starts
