@@ -15,24 +15,22 @@ from by_loops import expected_log, words_bound
 from numpyro.infer.util import log_density
 from scipy.optimize import minimize
 from scipy.special import gammaln, log_softmax, logsumexp, softmax
-from scipy.stats import dirichlet, norm
+from scipy.stats import norm
 
 from topiczoo import diagnostics, inference
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 from topiczoo.inference import expectations
 from topiczoo.inference.additive import LaplacePenalty, NormalPenalty, climb, direction
-from topiczoo.inference.additive_site import AdditiveSite, Facet
-from topiczoo.inference.expectations import Marginals, Settings, dirichlet_bound
+from topiczoo.inference.expectations import Settings
 from topiczoo.inference.expectations_additive import additive_topics
-from topiczoo.inference.expectations_labels import LatentLabels
 from topiczoo.inference.expectations_words import Words
+from topiczoo.inference.fit import Fit
 from topiczoo.inference.folding import Folding
 from topiczoo.inference.marginal import Marginal
 from topiczoo.inference.reading import read
 from topiczoo.inference.running import log_prob, run
 from topiczoo.inference.upstream import ClassPosterior
-from topiczoo.inference.word_steps import fold_in
 from topiczoo.models import background, draw_words, find_regions, sage_facets, sage_geo, share_of_zeros
 
 QUIET = {"progress_bar": False}
@@ -60,10 +58,20 @@ CORPUS, Y, COMMON = planted()
 GIVEN = {"background": COMMON, "outputs": 2, "num_topics": 3}
 
 
-@pytest.fixture(scope="module", params=["jeffreys", pytest.param("laplace", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["jeffreys", "laplace"])
 def fit(request):
     story = {**GIVEN, "prior": request.param, "scale": 0.2}
     return inference.vem(sage_facets, CORPUS[:160], SIDES[Y[:160]], **story, seed=1, **QUIET)
+
+
+@pytest.fixture(scope="module")
+def made():
+    """A fit written down by hand: two draws of deviations."""
+    story, rng = {**GIVEN, "prior": "laplace"}, np.random.default_rng(3)
+    reading = read(sage_facets, CORPUS[:10], Y[:10], story)
+    shapes = {"topic_deviation": (3, 60), "label_deviation": (2, 1, 60), "joint_deviation": (2, 3, 60)}
+    draws = {name: rng.laplace(0, 0.7, (1, 2, *shape)).astype(np.float32) for name, shape in shapes.items()}
+    return Fit(reading.story, CORPUS[:10], draws, y=reading.y, engine="vem")
 
 
 def rises(fit):
@@ -71,6 +79,7 @@ def rises(fit):
     return (np.diff(bound) > -1e-6 * np.abs(bound[1:])).all()
 
 
+@pytest.mark.slow
 def test_planted_deviations_are_found_in_their_facets(fit):
     topic, label, joint = (fit.means[f"{facet}_deviation"][0] for facet in ("topic", "label", "joint"))
     raised = topic[:, :18].reshape(3, 3, 6).mean(-1)
@@ -102,6 +111,7 @@ def test_a_saved_fit_is_the_same_and_zeros_take_no_room(fit, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_labels_are_told_from_words_and_shown(fit):
     for rule in ("plug-in", "posterior"):
         found = fit.predict(CORPUS[160:], rule=rule)
@@ -126,12 +136,12 @@ def test_documents_without_a_label_are_read_as_well():
     assert np.mean(found.predict(CORPUS[160:], most_draws=4).label == SIDES[Y[160:]]) > 0.9
 
 
-def test_classes_by_bayes_rule_are_those_of_enumeration(fit):
+def test_classes_by_bayes_rule_are_those_of_enumeration(made):
     """p(y, w) by summing over all topics of documents of three words: the bound lies below, and not far."""
     counts = np.zeros((3, 60), int)
     for d, words in enumerate(([0, 31, 50], [7, 35, 59], [12, 12, 33])):
         np.add.at(counts[d], words, 1)
-    folding = Folding(fit, Corpus.from_counts(counts, fit.vocabulary))
+    folding = Folding(made, Corpus.from_counts(counts, made.vocabulary))
     values = folding.means(0)
     found, _ = ClassPosterior(folding, "y").log_joint(values)
     parts = (np.asarray(values[f"{facet}_deviation"], float) for facet in ("topic", "label", "joint"))
@@ -189,19 +199,20 @@ def test_the_words_of_a_label_summed_out_are_the_sum_over_topics():
 
 
 def test_the_e_step_takes_each_documents_own_topics():
-    reading = read(labelled, CORPUS[:20], Y[:20], {})
-    form = Words(reading, Settings(e_tolerance=1e-7, e_iterations=300))
-    state = form.start(np.random.default_rng(0))
-    state = form.expect(
-        state._replace(topics=state.topics * np.random.default_rng(1).gamma(1.0, 1.0, (2, 2, 60))), True
-    )
-    for j in range(2):
-        rows = np.flatnonzero(Y[:20] == j)
-        point = jnp.asarray(np.exp(form.topics.log_mean(state.topics)[j]), jnp.float32)
-        gamma, _ = fold_in(point, 0.5, documents(CORPUS[rows], pairs=True), e_tolerance=1e-7, e_iterations=300)
-        np.testing.assert_allclose(state.gamma[rows], gamma, rtol=0.01, atol=0.01)
-        counts = CORPUS.counts[rows].sum(0)
-        np.testing.assert_allclose(state.counts[j].sum(0), np.asarray(counts).ravel(), rtol=1e-3, atol=1e-3)
+    corpus, y = CORPUS[:20], Y[:20]
+    form = Words(read(labelled, corpus, y, {}), Settings(e_tolerance=0.0, e_iterations=60))
+    start, rng = form.start(np.random.default_rng(0)), np.random.default_rng(1)
+    state = form.expect(start._replace(topics=start.topics + rng.gamma(0.5, 2.0, start.topics.shape)), True)
+    counts = np.zeros((2, 2, 60))
+    for d, row in enumerate(corpus.counts.toarray()):
+        gamma, terms = np.asarray(state.gamma[d], float), np.repeat(np.arange(60), row)
+        log_beta = form.topics.log_mean(state.topics)[y[d]][:, terms].T
+        phi = softmax(expected_log(gamma) + log_beta, axis=1)
+        np.testing.assert_allclose(gamma, 0.5 + phi.sum(0), rtol=0.02, atol=0.02)
+        np.testing.assert_allclose(state.bound[d], words_bound(phi, gamma, log_beta, np.full(2, 0.5)), rtol=1e-4)
+        np.add.at(counts[y[d]].T, terms, phi)
+    np.testing.assert_allclose(state.counts, counts, rtol=0.01, atol=0.01)
+    np.testing.assert_allclose(form.maximise(state, True).topics, state.counts + 1, rtol=1e-6)
 
 
 @pytest.mark.slow
@@ -278,135 +289,6 @@ def test_an_edited_story_is_recognised_by_what_it_adds(monkeypatch):
     with pytest.raises(ValueError, match="not a softmax of it plus what is fixed"):
         product = {"make": lambda topic, other: topic * (1 + other[:, None])}
         additive_topics(read(add_up, CORPUS[:60], Y[:60], product), Settings())
-
-
-# deviations of two topics and two labels as variational EM moves them, from counts of their sums
-
-SUMS = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])  # label and topic of each sum
-
-
-def site_of(*, joint=False, scale=0.25):
-    owners = {"label": (2, SUMS[:, 0]), "topic": (2, SUMS[:, 1])} | ({"joint": (4, None)} if joint else {})
-    facets = tuple(
-        Facet(name, (number, 9), None if owner is None else jnp.asarray(owner), LaplacePenalty(jnp.float32(scale)))
-        for name, (number, owner) in owners.items()
-    )
-    rest = np.log(np.random.default_rng(0).dirichlet(np.full(9, 3.0)))
-    return AdditiveSite(jnp.asarray(np.tile(rest, (2, 2, 1)), jnp.float32), facets, CORPUS, 0.8), rest
-
-
-def slopes(site, state, counts):
-    """What the words' likelihood gains with each deviation, by facets; counts are [sums, terms]."""
-    parts = {f.name: np.asarray(state[f.name], float) for f in site.facets}
-    rows = {"label": SUMS[:, 0], "topic": SUMS[:, 1], "joint": np.arange(4)}
-    beta = softmax(np.asarray(site.rest, float).reshape(4, 9) + sum(parts[name][rows[name]] for name in parts), -1)
-    left, out = counts - counts.sum(1, keepdims=True) * beta, {}
-    for name, value in parts.items():
-        out[name] = np.zeros_like(value)
-        np.add.at(out[name], rows[name], left)
-    return out, np.log(beta)
-
-
-def test_deviations_rest_where_the_slope_is_that_of_their_prior():
-    """Laplace: 1 / scale with the deviation's sign, no more than that at 0. Normal: deviation / variance."""
-    rng = np.random.default_rng(1)
-    counts = rng.poisson(40 * rng.gamma(1.0, 1.0, (4, 9))).astype(float)
-    (site, rest), scale = site_of(), 0.25
-    state = {facet.name: np.zeros(facet.shape, np.float32) for facet in site.facets}
-    for _ in range(15):
-        state = site.settle(counts.reshape(2, 2, 9), state)
-    found, log_beta = slopes(site, state, counts)
-    zeros = 0
-    for name, slope in found.items():
-        away = np.abs(state[name]) > 1e-3
-        np.testing.assert_allclose(slope[away], np.sign(state[name][away]) / scale, atol=0.15)
-        assert (np.abs(slope[~away]) < 1 / scale + 0.15).all()
-        zeros += (~away).sum()
-    assert 2 < zeros < 34
-    np.testing.assert_allclose(site.log_mean(state).reshape(4, 9), log_beta, atol=1e-5)
-    total = sum(np.abs(value).sum() / scale + value.size * np.log(2 * scale) for value in state.values())
-    np.testing.assert_allclose(site.bound(state), -total, rtol=1e-3)
-    marginals = Marginals()
-    site.put({**state, "topic": np.array([[5e-4, -2.0]])}, marginals)
-    np.testing.assert_array_equal(marginals.point["topic"], [[0, -2]])
-    np.testing.assert_allclose(
-        np.exp(site.log_mean({name: 0 * value for name, value in state.items()}))[1, 0], np.exp(rest), rtol=1e-5
-    )
-    for _ in range(15):
-        state = site.warm(counts, state)
-    for name, slope in slopes(site, state, counts)[0].items():
-        np.testing.assert_allclose(slope, state[name] / 0.8, atol=0.1)
-
-
-def test_interactions_stay_at_zero_until_the_others_have_said_what_they_can():
-    counts = np.random.default_rng(2).poisson(30.0, (4, 9)).astype(float)
-    site, _ = site_of(joint=True)
-    state = site.start(np.random.default_rng(0), counts.reshape(2, 2, 9))
-    assert not state["joint"].any() and state["topic"].any() and state["label"].any()
-    state = site.warm(counts, state)
-    assert not state["joint"].any()
-    complete = site.complete(counts, state)
-    np.testing.assert_array_equal(complete["topic"], state["topic"])
-    np.testing.assert_allclose(slopes(site, complete, counts)[0]["joint"], complete["joint"] / 0.8, atol=0.05)
-    assert site.names == {"label", "topic", "joint"} and site.prior.shape == (2, 2, 9)
-
-
-# a latent label above the words
-
-
-def of_places(corpus, y=None, *, num_topics=2):
-    """Dirichlet topics of each of two regions, which also say where a document was written."""
-    with numpyro.plate("labels", 2, dim=-2), numpyro.plate("topics", num_topics, dim=-1):
-        beta = numpyro.sample("beta", dist.Dirichlet(jnp.full(corpus.num_terms, 0.4)))
-    share = numpyro.sample("share", dist.Dirichlet(jnp.array([2.0, 3.0])))
-    with numpyro.plate("regions", 2):
-        centre = numpyro.sample("centre", dist.Normal(0, 2))
-    with numpyro.plate("documents", corpus.num_documents):
-        region = numpyro.sample("region", dist.Categorical(share))
-        numpyro.sample("y", dist.Normal(centre[region], 0.8), obs=y)
-        theta = numpyro.sample("theta", dist.Dirichlet(jnp.full(num_topics, 0.5)))
-    draw_words(corpus, theta, beta, label=region)
-
-
-def test_the_e_and_m_steps_of_a_latent_label_are_those_of_loops():
-    """q(label) by Bayes' rule with the bound of the words for p(w | label), counts weighted by it, a bound that is the sum
-    over labels; shares and centres where the slope of their log density is 0."""
-    corpus, rng = CORPUS[:20], np.random.default_rng(0)
-    y = np.where(Y[:20] == 0, -1.0, 1.0) + 0.5 * rng.normal(size=20)
-    form = LatentLabels(read(of_places, corpus, y, {}), Settings(e_tolerance=0.0, e_iterations=60))
-    start = form.start(np.random.default_rng(0))
-    np.testing.assert_allclose(start.points["share"], [0.4, 0.6], rtol=1e-5)  # at the priors' means
-    points = {"share": np.array([0.3, 0.7], np.float32), "centre": np.array([-0.5, 0.9], np.float32)}
-    topics = start.topics + rng.gamma(0.5, 2.0, start.topics.shape)
-    state = form.expect(start._replace(topics=topics, points=points), True)
-    joint, counts = np.zeros((2, 20)), np.zeros((2, 2, 60))
-    for j in range(2):
-        log_beta = form.topics.log_mean(topics)[j]
-        for d, row in enumerate(corpus.counts.toarray()):
-            gamma, terms = np.asarray(state.gamma[j, d], float), np.repeat(np.arange(60), row)
-            phi = softmax(expected_log(gamma) + log_beta[:, terms].T, axis=1)
-            np.testing.assert_allclose(gamma, 0.5 + phi.sum(0), rtol=0.02, atol=0.02)
-            joint[j, d] = words_bound(phi, gamma, log_beta[:, terms].T, np.full(2, 0.5))
-            joint[j, d] += np.log(points["share"][j]) + norm.logpdf(y[d], points["centre"][j], 0.8)
-            np.add.at(counts[j].T, terms, state.shares[j, d] * phi)
-    np.testing.assert_allclose(state.shares, softmax(joint, axis=0), atol=2e-3)
-    np.testing.assert_allclose(state.bound, logsumexp(joint, axis=0), rtol=1e-5, atol=1e-3)
-    np.testing.assert_allclose(state.counts, counts, rtol=0.01, atol=0.01)
-    prior = dirichlet([2, 3]).logpdf(points["share"].astype(float)) + norm.logpdf(points["centre"], 0, 2).sum()
-    whole = state.bound.sum() + prior + dirichlet_bound(np.full(60, 0.4), topics).sum()
-    np.testing.assert_allclose(form.bound(state), whole, rtol=1e-5)
-    moved = form.maximise(state, True)
-    number = state.shares.sum(1)
-    np.testing.assert_allclose(moved.points["share"], (number + [1, 2]) / (20 + 3), rtol=2e-3)
-    np.testing.assert_allclose(
-        moved.points["centre"], state.shares @ y / 0.64 / (number / 0.64 + 0.25), rtol=5e-3, atol=2e-3
-    )
-    np.testing.assert_allclose(moved.topics, state.counts + 0.4)
-    marginals = form.marginals(state)
-    mixed = (state.shares[..., None] * np.asarray(state.gamma)).sum(0)
-    np.testing.assert_allclose(marginals.dirichlet["theta"], mixed, rtol=1e-5)
-    np.testing.assert_array_equal(marginals.categorical["region"], state.shares.T)
-    np.testing.assert_array_equal(marginals.point["centre"], state.points["centre"])
 
 
 @pytest.mark.slow
@@ -489,9 +371,9 @@ def test_the_number_of_regions_may_be_given():
             find_regions(**wrong)
 
 
-def test_what_cannot_be_served_is_said(fit):
+def test_what_cannot_be_served_is_said(made):
     with pytest.raises(ValueError, match="topics are those of a label, which new documents do not come with"):
-        diagnostics.check_words(fit)
+        diagnostics.check_words(made)
     with pytest.raises(ValueError, match="gibbs draws topics that all documents share, and in the story 'labelled'"):
         inference.gibbs(labelled, CORPUS[:20], Y[:20])
     theta, beta = jnp.full((3, 2), 0.5), jnp.full((2, 2, 3), 1 / 3)

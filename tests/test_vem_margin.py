@@ -296,7 +296,8 @@ def test_topics_start_at_their_class_where_classes_differ_by_little():
     assert not start.coefficients.any() and not start.duals.any() and (start.step == 1).all()
 
 
-@pytest.mark.parametrize("margin", [pytest.param(m, marks=() if m == "binary" else pytest.mark.slow) for m in EVERY])
+@pytest.mark.slow
+@pytest.mark.parametrize("margin", EVERY)
 def test_documents_are_learned_and_the_objective_settles(margin):
     """Unlabelled documents by E[theta] @ eta: 30 of them, who guesses is right in 26 once in 30,000 times, or never here."""
     corpus, y = planted(margin, 90)
