@@ -311,6 +311,7 @@ def test_a_narrow_start_leaves_fewer_deviations():
         inference.vem(sage_nb, CORPUS, Y, **GIVEN, start_variance=0)
 
 
+@pytest.mark.slow
 def test_equal_classes_do_not_deviate():
     fit, _ = corner([[30, 20, 10]] * 6, [0, 1, 0, 1, 0, 1])
     assert share_of_zeros(fit.means["deviation"][0]) == 1

@@ -22,6 +22,7 @@ def test_shares_of_known_proportions():
     assert found.leading(1)[["class", "topic", "words"]].to_numpy().tolist() == [["a", 0, "x"], ["b", 1, "y"]]
 
 
+@pytest.mark.slow
 def test_classes_of_a_fit_have_topics_of_their_own():
     """Of a fit written down by hand, whose documents have nine tenths of their class' topic."""
     corpus, y = planted("classes", 90)

@@ -88,7 +88,7 @@ def test_cuts_of_a_former_machine_still_cut_and_the_first_place_is_never_lost(ki
     assert done.primal <= warm.primal
 
 
-@pytest.mark.parametrize(("kind", "weight"), [("hinge", 1e-6), ("classes", 1e6)])
+@pytest.mark.parametrize(("kind", "weight"), [("hinge", 1e-6), pytest.param("classes", 1e6, marks=pytest.mark.slow)])
 def test_extreme_weights_stay_finite(kind, weight):
     x, y, parameters = problem(kind)
     for solve in (n_slack, one_slack):

@@ -57,6 +57,7 @@ def test_a_class_says_which_topics_a_document_may_take_and_how_often_it_comes():
     codes = np.searchsorted(NAMES, y)
     form = Words(read(disclda, corpus, y, ARGUMENTS), Settings(e_iterations=3))
     np.testing.assert_allclose(form.alpha, 0.3 * np.where(OWN[codes], 1, 1e-3), rtol=1e-5)
+    assert (form.topics.prior == np.float32(0.05)).all() and form.topics.prior.shape == (8, 40)
     ((site, counted),) = form.counted
     assert site.name == "pi"
     np.testing.assert_allclose(counted, 1 + np.bincount(codes, minlength=3), rtol=1e-5)
@@ -72,6 +73,7 @@ def test_a_class_says_which_topics_a_document_may_take_and_how_often_it_comes():
     np.testing.assert_allclose(state.bound[4], words_bound(phi, gamma, log_beta[:, terms].T, form.alpha[4]), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_classes_are_told_from_the_words(fit):
     """At the truth, of 40 documents: a third would be right by chance, and four fifths never."""
     corpus, y = planted()

@@ -28,7 +28,7 @@ from scipy.special import gammaln, log_softmax, softmax
 from scipy.stats import norm
 
 from topiczoo.corpora import Corpus
-from topiczoo.inference import expectations_general, vem
+from topiczoo.inference import expectations, expectations_general, vem
 from topiczoo.inference.expectations import Settings, dirichlet_bound
 from topiczoo.inference.expectations_general import GlmWords, _solve
 from topiczoo.inference.expectations_glm import GlmResponse, growth, no_less_than_rounding, settle_glm, sums_of
@@ -408,7 +408,8 @@ def test_the_bound_never_falls_and_other_responses_are_learned(story, of_y):
     assert np.corrcoef(scores, y)[0, 1] > 0.7
 
 
-def test_what_the_parallel_order_refuses():
+def test_what_the_parallel_order_refuses(monkeypatch):
+    monkeypatch.setattr(expectations, "unserved", lambda reading, engines, why: ValueError(why))
     with pytest.raises(ValueError, match="order is 'random'; choose from 'parallel', 'sequential'"):
         vem(slda, CORPUS, Y, num_topics=K, order="random")
     with pytest.raises(ValueError, match="site 'rate' of the story 'latent_below': it is latent and depends on zbar"):
