@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
+
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -12,14 +14,15 @@ from scipy.stats import dirichlet, norm
 from test_facets import CORPUS, Y
 
 from topiczoo.inference.additive import LaplacePenalty
-from topiczoo.inference.additive_site import AdditiveSite, Facet
-from topiczoo.inference.expectations import Marginals, Settings, dirichlet_bound
+from topiczoo.inference.additive_site import AdditiveSite, Facet, warmed_up
+from topiczoo.inference.expectations import DirichletSite, Marginals, Settings, dirichlet_bound
 from topiczoo.inference.expectations_labels import LatentLabels
 from topiczoo.inference.reading import read
 from topiczoo.models import draw_words
 
 # deviations of two topics and two labels as variational EM moves them, from counts of their sums
 
+BegunWords = namedtuple("BegunWords", ["topics", "counts"])
 SUMS = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])  # label and topic of each sum
 
 
@@ -88,6 +91,23 @@ def test_interactions_stay_at_zero_until_the_others_have_said_what_they_can():
     np.testing.assert_array_equal(complete["topic"], state["topic"])
     np.testing.assert_allclose(slopes(site, complete, counts)[0]["joint"], complete["joint"] / 0.8, atol=0.05)
     assert site.names == {"label", "topic", "joint"} and site.prior.shape == (2, 2, 9)
+
+
+def test_deviations_warm_up_under_the_normal_prior_before_the_interactions():
+    """Ten turns, each an E-step that starts afresh and the optimum under the normal prior; Dirichlet topics need none."""
+    counts, turns = np.random.default_rng(2).poisson(30.0, (4, 9)).astype(float), []
+    site, _ = site_of(joint=True)
+    start = site.start(np.random.default_rng(0), counts.reshape(2, 2, 9))
+
+    def expect(state, fresh):
+        assert fresh and not state.topics["joint"].any()
+        turns.append(state)
+        return state
+
+    state = BegunWords(start, counts)
+    found = warmed_up(site, state, expect)
+    assert len(turns) == 10 and found.topics["joint"].any()
+    assert warmed_up(DirichletSite("beta", counts, False), state, expect) is state
 
 
 # a latent label above the words

@@ -40,6 +40,7 @@ STORY = {"num_topics": K, "alpha": ALPHA, "gamma": GAMMA, "cost": 4.0, "weight":
 ARGUMENTS = {"num_topics": 4, "cost": 4.0, "gamma": 0.1}
 CLASSES = np.where(UNLABELLED, np.nan, np.digitize(Y, np.quantile(Y, [1 / 3, 2 / 3])))
 LABELLED = np.flatnonzero(~UNLABELLED)
+NU = 1.5  # deviation of the prior of coefficients
 
 
 def hinge_of(scores, y, cost=4.0, weight=1.5):
@@ -51,7 +52,7 @@ class Case:
     """A form for three classes, at coefficients and duals of one's own, after an E-step."""
 
     def __init__(self, **settings):
-        given = {"margin": "classes", "outputs": 3, **STORY}
+        given = {"margin": "classes", "outputs": 3, "nu": NU, **STORY}
         self.form = MarginWords(read(medlda, CORPUS, CLASSES, given), Settings(**settings))
         rng = np.random.default_rng(0)
         self.start = self.form.start(rng)
@@ -95,7 +96,7 @@ def test_the_tilt_is_equation_21_and_the_e_step_that_of_loops(free):
 def test_the_objective_of_a_margin_is_that_of_loops(free):
     """Words, topics, half the coefficients' squares over the prior's variances, and the losses of labelled documents."""
     case, state = free
-    total = dirichlet_bound(np.full(COUNTS.shape[1], GAMMA), state.topics).sum() - (case.eta**2).sum() / 2
+    total = dirichlet_bound(np.full(COUNTS.shape[1], GAMMA), state.topics).sum() - (case.eta**2).sum() / (2 * NU**2)
     losses = case.form.losses(state)
     for d in range(len(Y)):
         gamma = np.asarray(state.gamma[d], float)
@@ -111,23 +112,23 @@ def test_the_objective_of_a_margin_is_that_of_loops(free):
 
 
 def test_the_m_step_of_a_margin_is_a_machine_on_the_labelled_documents(free):
-    """Its objective is below that of other coefficients, and coefficients are what the duals pull: -X'A."""
+    """Its objective is below that of other coefficients, and coefficients are what the duals pull: -V X'A."""
     case, state = free
     moved = case.form.maximise(state, fresh=True)
     x, targets = case.form.mean_topics(state)[LABELLED], CLASSES[LABELLED].astype(int)
 
     def primal(eta):
-        return (eta**2).sum() / 2 + sum(hinge_of(row @ eta, y) for row, y in zip(x, targets, strict=True))
+        return (eta**2).sum() / (2 * NU**2) + sum(hinge_of(row @ eta, y) for row, y in zip(x, targets, strict=True))
 
     best, rng = primal(moved.coefficients), np.random.default_rng(1)
     for size in (0.3, 0.05):
         assert min(primal(moved.coefficients + size * rng.normal(size=(K, 3))) for _ in range(20)) > best * (1 - 1e-3)
-    np.testing.assert_allclose(-x.T @ moved.duals[LABELLED], moved.coefficients, atol=1e-3)
-    assert (moved.duals[UNLABELLED] == 0).all() and (moved.variance == 1).all()
+    np.testing.assert_allclose(-(NU**2) * x.T @ moved.duals[LABELLED], moved.coefficients, atol=2e-3)
+    assert (moved.duals[UNLABELLED] == 0).all() and (moved.variance == NU**2).all()
     np.testing.assert_allclose(moved.topics, state.counts + GAMMA)
     marginals = case.form.marginals(moved)
     np.testing.assert_array_equal(marginals.normal["eta"][0], moved.coefficients)
-    np.testing.assert_array_equal(marginals.normal["eta"][1], 1)
+    np.testing.assert_array_equal(marginals.normal["eta"][1], NU**2)
     np.testing.assert_array_equal(marginals.dirichlet["theta"], state.gamma)
     told = case.form.report(moved)
     held = np.abs(moved.duals[LABELLED]) > 1e-6
@@ -192,7 +193,7 @@ def test_variances_of_a_laplace_prior_follow_the_coefficients():
 @pytest.fixture(scope="module")
 def both():
     """The form, its state after an E-step, and after an M-step."""
-    given = {**STORY, "margin": "regression", "epsilon": 0.1}
+    given = {**STORY, "margin": "regression", "epsilon": 0.1, "nu": NU}
     form = MarginNormalWords(read(medlda, CORPUS, np.where(UNLABELLED, np.nan, Y), given), Settings())
     start = form.start(np.random.default_rng(0))
     start = start._replace(topics=start.topics * np.random.default_rng(1).gamma(0.5, 1.0, start.topics.shape) + 0.3)
@@ -247,10 +248,10 @@ def test_the_objective_beside_a_normal_response_is_that_of_loops_and_its_m_step_
     x, y = form.mean_topics(before)[LABELLED], Y[LABELLED]
 
     def objective(mean, covariance, sigma):
-        """-KL(q(eta) | N(0, 1)) + E[log N(y; eta . zbar, sigma^2)] - losses."""
+        """-KL(q(eta) | N(0, nu^2)) + E[log N(y; eta . zbar, sigma^2)] - losses."""
         second = covariance + np.outer(mean, mean)
         squares = y @ y - 2 * y @ (x @ mean) + (before.gram * second).sum()
-        value = -0.5 * (np.trace(second) - K - np.linalg.slogdet(covariance)[1])
+        value = -0.5 * (np.trace(second) / NU**2 - K - np.linalg.slogdet(covariance / NU**2)[1])
         value -= 0.5 * len(y) * np.log(2 * np.pi * sigma**2) + squares / (2 * sigma**2)
         return value - 1.5 * np.maximum(0, np.abs(x @ mean - y) - 0.1).sum()
 
@@ -264,7 +265,9 @@ def test_the_objective_beside_a_normal_response_is_that_of_loops_and_its_m_step_
         for _ in range(10):
             other = after.coefficients + size * rng.normal(size=K)
             assert objective(other, after.covariance, before.spread) < best + 2e-3
-    np.testing.assert_allclose(after.covariance, np.linalg.inv(np.eye(K) + before.gram / before.spread**2), rtol=1e-3)
+    np.testing.assert_allclose(
+        after.covariance, np.linalg.inv(np.eye(K) / NU**2 + before.gram / before.spread**2), rtol=1e-3
+    )
 
     def of_sigma(sigma):
         return objective(after.coefficients, after.covariance, sigma) - sigma**2 / 2

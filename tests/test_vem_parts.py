@@ -231,6 +231,29 @@ def test_em_ends_after_its_iterations_or_with_an_interrupt():
     assert info["interrupted"] and not info["converged"] and info["bound"] == [-5.0, -4.0, -3.0] and state[0] == 2
 
 
+def test_settings_reach_the_form_by_their_names(monkeypatch):
+    """What vem is given, in other values than the defaults, is what its forms read."""
+    given = {
+        "topics": "mle", "point": "mle", "estimate_alpha": True, "e_tolerance": 1e-3, "e_iterations": 7,
+        "start": "uniform", "expectation": "delta", "slack": "one", "guarded": False, "start_variance": 0.7,
+    }  # fmt: skip
+    asked = []
+
+    def stop(reading, settings, order):
+        asked.append((settings, order))
+        raise RuntimeError
+
+    monkeypatch.setattr(vem_engine, "read", lambda *parts, **named: None)
+    monkeypatch.setattr(vem_engine, "form_of", stop)
+    with pytest.raises(RuntimeError):
+        vem_engine.vem("lda", None, order="sequential", **given)
+    (settings, order), *_ = asked
+    assert order == "sequential" and {name: getattr(settings, name) for name in given} == given
+    for name in ("topics", "point", "start", "order", "expectation", "slack"):
+        with pytest.raises(ValueError, match=f"{name} is 'best'; choose from"):
+            vem_engine.vem("lda", None, **{name: "best"})
+
+
 def test_a_bound_that_is_no_number_names_the_site_that_is_none():
     assert _finite(Scripted([]), (0, -2.0), NOBODY) == -2.0
     for wrong in (np.nan, -np.inf):

@@ -15,7 +15,7 @@ from topiczoo.inference import expectations
 from topiczoo.inference.expectations_response import NormalResponse
 from topiczoo.inference.reading import read
 from topiczoo.inference.vem_engine import vem
-from topiczoo.models import draw_words, lda, slda
+from topiczoo.models import draw_words, slda
 
 FEW = CORPUS[:20]
 
@@ -151,9 +151,3 @@ def test_a_laplace_prior_is_left_out_by_maximum_likelihood():
 def test_a_response_beyond_float32_names_its_site():
     with pytest.raises(FloatingPointError, match="'y'"):
         vem(slda, FEW, Y[:20] * 1e25, num_topics=K, progress_bar=False, num_draws=1)
-
-
-@pytest.mark.parametrize("name", ["topics", "point"])
-def test_a_wrong_choice_is_named(name):
-    with pytest.raises(ValueError, match=f"{name} is 'best'; choose from"):
-        vem(lda, CORPUS, **{name: "best"})
