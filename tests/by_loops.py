@@ -21,6 +21,7 @@ def simulate(num_documents=70, num_terms=TERMS, seed=0):
     beta, theta = rng.dirichlet(np.full(num_terms, 0.3), K), rng.dirichlet(np.full(K, 0.3), num_documents)
     lengths = np.append(rng.integers(3, 40, num_documents - 4), [60, 1, 100, 120])
     counts = np.array([rng.multinomial(n, share @ beta) for n, share in zip(lengths, theta, strict=True)])
+    counts[-1] += 1  # a document of all terms
     y = theta @ np.linspace(-2, 2, K) + 0.1 * rng.normal(size=num_documents)
     return counts, (y - y.mean()) / y.std()
 
