@@ -140,7 +140,10 @@ def test_classes_that_are_known_have_the_likelihood_of_their_counts():
     counts = np.stack([CORPUS.counts[:30].toarray()[Y[:30] == k].sum(0) for k in range(3)])
     np.testing.assert_allclose(form.counts, counts)
     assert form.site.start_variance == 10 and not form.afresh
-    state = form.expect(form.maximise(form.start(np.random.default_rng(0)), False), False)
+    state = form.start(np.random.default_rng(0))
+    for _ in range(10):  # the way to 0 is long
+        state = form.maximise(state, False)
+    state = form.expect(state, False)
     deviation = np.asarray(state.deviation["deviation"], float)
     log_beta = log_softmax(COMMON + deviation, axis=1)
     words = (counts * log_beta).sum()
@@ -148,7 +151,7 @@ def test_classes_that_are_known_have_the_likelihood_of_their_counts():
     prior = -np.abs(deviation).sum() / 0.5 - deviation.size * np.log(2 * 0.5)
     np.testing.assert_allclose(form.bound(state), words + prior, rtol=1e-4)
     slope = counts - counts.sum(1, keepdims=True) * np.exp(log_beta)
-    away = np.abs(deviation) > 1e-2
+    away = np.abs(deviation) > 0.1
     np.testing.assert_allclose(slope[away], np.sign(deviation[away]) / 0.5, atol=0.1)
     assert (np.abs(slope[~away]) < 2.1).all() and 10 < away.sum() < 170
     assert set(form.marginals(state).point) == {"deviation"}
