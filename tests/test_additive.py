@@ -15,8 +15,18 @@ from scipy.stats import norm
 
 from topiczoo import diagnostics, inference
 from topiczoo.corpora import Corpus
-from topiczoo.inference.additive import WIDTH, JeffreysPenalty, LaplacePenalty, climb, direction, first_deviation
+from topiczoo.inference import expectations
+from topiczoo.inference.additive import (
+    WIDTH,
+    JeffreysPenalty,
+    LaplacePenalty,
+    NormalPenalty,
+    climb,
+    direction,
+    first_deviation,
+)
 from topiczoo.inference.expectations import Settings
+from topiczoo.inference.expectations_additive import Bags, additive_topics
 from topiczoo.inference.expectations_enumerated import Enumerated
 from topiczoo.inference.reading import read
 from topiczoo.models import NormalJeffreys, background, draw_words, sage_nb, sage_topics, share_of_zeros
@@ -95,6 +105,58 @@ def test_newton_ends_at_the_optimum_that_scipy_finds():
             assert objective(np.asarray(found.deviation[k], float)) < min(best.fun, start.fun) + 1e-3
 
 
+def test_what_a_step_adds_to_the_log_prior():
+    """Differences of the priors' own logarithms, and slopes that the weights stand for: -d log p / dx = weight x."""
+    x, step = np.array([0.7, -2.0, 0.3, 1.5]), np.array([0.4, 0.5, -0.9, -3.0])
+    at, by = jnp.asarray(x, jnp.float32), jnp.asarray(step, jnp.float32)
+    laws = (
+        (LaplacePenalty(jnp.float32(0.4)), lambda x: -abs(x) / 0.4, -np.log(0.8)),
+        (JeffreysPenalty(), lambda x: -np.log(abs(x)), 0.0),
+        (NormalPenalty(0.6), lambda x: -(x**2) / 1.2, 0.0),
+    )
+    for penalty, log_prior, at_zero in laws:
+        np.testing.assert_allclose(penalty.log_prior(at, by), log_prior(x + step) - log_prior(x), rtol=1e-3)
+        slope = (log_prior(x + 1e-5) - log_prior(x - 1e-5)) / 2e-5
+        np.testing.assert_allclose(-penalty.weight(at) * x, slope, rtol=1e-3)
+        np.testing.assert_allclose(penalty.at_zero, at_zero, rtol=1e-5)
+    assert np.isfinite(JeffreysPenalty().weight(jnp.zeros(2))).all()
+
+
+def test_steps_end_when_they_gain_too_little_or_are_enough():
+    counts, rest, first = small_problem()
+    parts = [jnp.asarray(part, jnp.float32) for part in (first, counts, rest)]
+    assert climb(*parts, NormalPenalty(1.0), 3, 0.0).steps == 3
+    lazy = climb(*parts, NormalPenalty(1.0), 50, 1e3)
+    assert lazy.steps == 1 and not lazy.moving.any()
+    found = climb(*parts, NormalPenalty(1.0), 50, 1e-6)
+    assert found.steps < 20
+    beta = softmax(rest + np.asarray(found.deviation, float), axis=1)
+    np.testing.assert_allclose(counts - counts.sum(1, keepdims=True) * beta, found.deviation, atol=0.02)
+
+
+def test_classes_that_are_known_have_the_likelihood_of_their_counts():
+    """naive Bayes with additive components: counts by class, the words' and the prior's part of the bound, and slopes."""
+    form = Bags(read(sage_nb, CORPUS[:30], Y[:30], {**GIVEN, **LAPLACE}), Settings())
+    counts = np.stack([CORPUS.counts[:30].toarray()[Y[:30] == k].sum(0) for k in range(3)])
+    np.testing.assert_allclose(form.counts, counts)
+    assert form.site.start_variance == 10 and not form.afresh
+    state = form.start(np.random.default_rng(0))
+    for _ in range(10):  # the way to 0 is long
+        state = form.maximise(state, False)
+    state = form.expect(state, False)
+    deviation = np.asarray(state.deviation["deviation"], float)
+    log_beta = log_softmax(COMMON + deviation, axis=1)
+    words = (counts * log_beta).sum()
+    np.testing.assert_allclose(state.bound, words, rtol=1e-6)
+    prior = -np.abs(deviation).sum() / 0.5 - deviation.size * np.log(2 * 0.5)
+    np.testing.assert_allclose(form.bound(state), words + prior, rtol=1e-4)
+    slope = counts - counts.sum(1, keepdims=True) * np.exp(log_beta)
+    away = np.abs(deviation) > 0.1
+    np.testing.assert_allclose(slope[away], np.sign(deviation[away]) / 0.5, atol=0.1)
+    assert (np.abs(slope[~away]) < 2.1).all() and 10 < away.sum() < 170
+    assert set(form.marginals(state).point) == {"deviation"}
+
+
 @pytest.mark.parametrize("deviation", [0.01, 0.7, -3.0])
 def test_the_weight_is_the_expected_precision_of_a_deviation(deviation):
     """E[1/tau | deviation] by integration: tau exponential with mean 2 scale^2, and p(tau) = 1 / tau."""
@@ -136,7 +198,7 @@ def test_the_objective_never_falls(penalty):
     assert (values[-1] > values[0] + 1).all()
 
 
-@pytest.mark.parametrize("prior", ["jeffreys", "laplace"])
+@pytest.mark.parametrize("prior", ["jeffreys", pytest.param("laplace", marks=pytest.mark.slow)])
 def test_planted_deviations_are_found_and_classes_predicted(prior):
     fit = inference.vem(sage_nb, CORPUS[:90], NAMES[Y[:90]], **GIVEN, prior=prior, scale=0.2, **QUIET)
     found = fit.means["deviation"][0]
@@ -144,15 +206,15 @@ def test_planted_deviations_are_found_and_classes_predicted(prior):
     assert np.mean(np.abs(found[DEVIATION == 0]) < 1e-3) > 0.7
     assert share_of_zeros(found) == np.mean(np.abs(found) < 1e-3)
     assert (np.diff(fit.info["bound"]) > -1e-6 * abs(fit.info["bound"][-1])).all() and fit.info["converged"]
-    for rule in ("plug-in", "posterior"):
-        told = fit.predict(CORPUS[90:], rule=rule, calibrate=False)
-        assert np.mean(told.label == NAMES[Y[90:]]) > 0.95
+    told = fit.predict(CORPUS[90:], rule="plug-in", calibrate=False)
+    assert np.mean(told.label == NAMES[Y[90:]]) > 0.95
     # Bayes' rule with equal shares of the classes
     log_beta = log_softmax(GIVEN["background"] + found, axis=1)
     np.testing.assert_allclose(told.probabilities, softmax(CORPUS[90:].counts @ log_beta.T, axis=1), atol=1e-3)
     assert fit.story.dims["deviation"] == (None, "term")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prior", ["jeffreys", "laplace"])
 def test_without_labels_it_is_a_mixture(prior):
     fit = inference.vem(sage_nb, CORPUS, **GIVEN, prior=prior, scale=0.2, seed=1, **QUIET)
@@ -163,6 +225,7 @@ def test_without_labels_it_is_a_mixture(prior):
     assert 0.5 < share_of_zeros(fit.means["deviation"][0]) < 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prior", ["jeffreys", "laplace"])
 def test_documents_without_a_label_tell_more_of_the_words_of_labels(prior):
     some = np.where(np.arange(len(Y)) < 6, NAMES[Y], None)
@@ -201,6 +264,7 @@ def test_wrong_labels_among_missing_ones_are_named(y, words):
         inference.vem(sage_nb, CORPUS, y, **GIVEN, **QUIET)
 
 
+@pytest.mark.slow
 def test_topics_fold_in_and_show_probabilities(tmp_path):
     fit = inference.vem(sage_topics, CORPUS[:90], background=GIVEN["background"], num_topics=3, **QUIET)
     assert (np.diff(fit.info["bound"]) > -1e-6 * abs(fit.info["bound"][-1])).all()
@@ -224,6 +288,7 @@ def corner(counts, y, **arguments):
     return inference.vem(sage_nb, corpus, np.asarray(y, float), **given, **QUIET), corpus
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [{"prior": "jeffreys"}, LAPLACE, {"prior": "laplace", "scale": 1e-6}])
 def test_corners_stay_finite_and_no_word_vetoes_a_class(arguments):
     """A term absent from a class, one absent from all, and a class of one document of one word."""
@@ -238,6 +303,7 @@ def test_corners_stay_finite_and_no_word_vetoes_a_class(arguments):
         np.testing.assert_allclose(one_word, 1 / 3, atol=0.01)
 
 
+@pytest.mark.slow
 def test_a_narrow_start_leaves_fewer_deviations():
     zeros = [
         share_of_zeros(inference.vem(sage_nb, CORPUS, Y, **GIVEN, start_variance=width, **QUIET).means["deviation"])
@@ -248,11 +314,13 @@ def test_a_narrow_start_leaves_fewer_deviations():
         inference.vem(sage_nb, CORPUS, Y, **GIVEN, start_variance=0)
 
 
+@pytest.mark.slow
 def test_equal_classes_do_not_deviate():
     fit, _ = corner([[30, 20, 10]] * 6, [0, 1, 0, 1, 0, 1])
     assert share_of_zeros(fit.means["deviation"][0]) == 1
 
 
+@pytest.mark.slow
 def test_nuts_agrees_under_a_laplace_prior():
     """The mode lies where the posterior's mass does: within three deviations of the mean for nearly all terms."""
     rows, terms = np.arange(60), np.arange(0, 60, 4)
@@ -305,22 +373,25 @@ def story(corpus, *, make, prior=None, num_topics=2):
     draw_words(corpus, theta, jax.nn.softmax(make(deviation)))
 
 
-def test_an_edited_story_is_recognised_by_what_it_computes():
+def test_an_edited_story_is_recognised_by_what_it_computes(monkeypatch):
     """A constant added to all terms changes nothing; twice the deviation, or another prior, is another model."""
-    settings = {"num_iterations": 3, "num_draws": 1, **QUIET}
-    fit = inference.vem(story, CORPUS[:30], make=lambda deviation: 7.0 + deviation, **settings)
-    assert np.isfinite(fit.means["deviation"]).all()
+    monkeypatch.setattr(expectations, "unserved", lambda reading, engines, why: ValueError(why))
+
+    def site_of(**arguments):
+        return additive_topics(read(story, CORPUS[:30], None, arguments), Settings())
+
+    site = site_of(make=lambda deviation: 7.0 + deviation)
+    (facet,) = site.facets
+    assert facet.name == "deviation" and facet.owner is None and site.start_variance == 0.3
+    np.testing.assert_allclose(site.rest, -np.log(60), rtol=1e-5)
+    assert isinstance(facet.penalty, LaplacePenalty) and float(facet.penalty.scale) == 1
     for refused, why in (
-        ({"make": lambda deviation: 2 * deviation}, "not a softmax of it plus what is fixed; use gibbs, nuts or svi"),
-        (
-            {"make": lambda deviation: 2 * deviation, "prior": NormalJeffreys()},
-            "plus what is fixed; edit the story, or give proper priors and use gibbs, nuts or svi",
-        ),
+        ({"make": lambda deviation: 2 * deviation}, "not a softmax of it plus what is fixed"),
         ({"make": lambda deviation: deviation, "prior": dist.Laplace(1, 1.0)}, "not centred at 0"),
-        ({"make": lambda deviation: deviation, "prior": dist.Normal(0, 1.0)}, "computed, not a Dirichlet site"),
     ):
         with pytest.raises(ValueError, match=f"vem cannot serve the site 'deviation' .*{why}"):
-            inference.vem(story, CORPUS[:30], **refused, **settings)
+            site_of(**refused)
+    assert site_of(make=lambda deviation: deviation, prior=dist.Normal(0, 1.0)) is None
 
 
 @pytest.mark.parametrize(

@@ -88,8 +88,7 @@ def test_cuts_of_a_former_machine_still_cut_and_the_first_place_is_never_lost(ki
     assert done.primal <= warm.primal
 
 
-@pytest.mark.parametrize("weight", [1e-6, 1e6])
-@pytest.mark.parametrize("kind", LOSSES)
+@pytest.mark.parametrize(("kind", "weight"), [("hinge", 1e-6), pytest.param("classes", 1e6, marks=pytest.mark.slow)])
 def test_extreme_weights_stay_finite(kind, weight):
     x, y, parameters = problem(kind)
     for solve in (n_slack, one_slack):
@@ -97,3 +96,31 @@ def test_extreme_weights_stay_finite(kind, weight):
             LOSSES[kind], x, y, np.ones((x.shape[1], 4 if kind == "classes" else 1)), {**parameters, "weight": weight}
         )
         assert np.isfinite(found.coefficients).all() and np.isfinite(found.duals).all()
+
+
+@pytest.mark.parametrize(("kind", "outputs"), [("hinge", 1), ("hinge", 4), ("tube", 1), ("classes", 4)])
+def test_a_loss_its_slope_its_conjugate_and_its_proximal_step_belong_together(kind, outputs):
+    """The loss as the paper writes it; l(f) + l*(a) = a . f for a subgradient a at f, and so at f = q (v - a) for the
+    proximal a, which is what makes it the minimum of q |a - v|^2 / 2 + l*(a)."""
+    rng, loss = np.random.default_rng(0), LOSSES[kind]
+    scores, v, q = rng.normal(0, 3, (200, outputs)), rng.normal(0, 1.5, (200, outputs)), 1.7
+    parameters = {"weight": 0.6, "cost": 2.0, "epsilon": 0.3}
+    y = rng.normal(0, 2, 200) if kind == "tube" else rng.integers(0, max(outputs, 2), 200)
+
+    def by_hand(f, y):
+        if kind == "tube":
+            return 0.6 * max(0.0, abs(f[0] - y) - 0.3)
+        if kind == "classes":
+            return 0.6 * max(2.0 * (c != y) + f[c] - f[y] for c in range(outputs))
+        signs = [2 * y - 1] if outputs == 1 else [1 if c == y else -1 for c in range(outputs)]
+        return 0.6 * sum(max(0.0, 2.0 - sign * score) for sign, score in zip(signs, f, strict=True))
+
+    f, target = jnp.asarray(scores, jnp.float32), jnp.asarray(y)
+    value = np.array([by_hand(*pair) for pair in zip(scores, y, strict=True)])
+    np.testing.assert_allclose(loss.value(f, target, parameters), value, rtol=1e-5, atol=1e-5)
+    slope = loss.subgradient(f, target, parameters)
+    np.testing.assert_allclose(value + loss.conjugate(slope, target, parameters), (slope * f).sum(-1), atol=1e-4)
+    near = loss.prox(jnp.asarray(v, jnp.float32), jnp.float32(q), target, parameters)
+    at = q * (v - np.asarray(near))
+    value = np.array([by_hand(*pair) for pair in zip(at, y, strict=True)])
+    np.testing.assert_allclose(value + loss.conjugate(near, target, parameters), (near * at).sum(-1), atol=1e-4)

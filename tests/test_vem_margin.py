@@ -1,4 +1,4 @@
-"""Variational EM with a margin: the tilt of the paper, the objective, both ways to solve its machine, and refusals."""
+"""Variational EM with a margin: tilts, guarded steps, machines, sums of products and objectives, each by loops."""
 
 from __future__ import annotations
 
@@ -8,137 +8,281 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from scipy.special import digamma
-from test_margins import EVERY, NUMBERS, each, planted
+from by_loops import (
+    ALPHA,
+    CORPUS,
+    COUNTS,
+    GAMMA,
+    UNLABELLED,
+    K,
+    Y,
+    expected_log,
+    phi_of,
+    second_moment,
+    terms_of,
+    words_bound,
+)
+from scipy.optimize import minimize_scalar
+from test_margins import EVERY, NUMBERS, planted
 from test_vem_stories import words
 
 from topiczoo import inference
 from topiczoo.corpora import Corpus
-from topiczoo.inference.expectations import Settings
-from topiczoo.inference.expectations_margin import MarginWords
+from topiczoo.inference import expectations
+from topiczoo.inference.expectations import Settings, dirichlet_bound
+from topiczoo.inference.expectations_margin import NARROWER, WIDER, MarginWords
 from topiczoo.inference.expectations_margin_normal import MarginNormalWords
 from topiczoo.inference.margin_solvers import LOOSE_GAP
 from topiczoo.inference.reading import read
 from topiczoo.models import OneAgainstAll, medlda
 
+STORY = {"num_topics": K, "alpha": ALPHA, "gamma": GAMMA, "cost": 4.0, "weight": 1.5}
 ARGUMENTS = {"num_topics": 4, "cost": 4.0, "gamma": 0.1}
+CLASSES = np.where(UNLABELLED, np.nan, np.digitize(Y, np.quantile(Y, [1 / 3, 2 / 3])))
+LABELLED = np.flatnonzero(~UNLABELLED)
+NU = 1.5  # deviation of the prior of coefficients
 
 
-def form(margin, **settings):
-    corpus, y = planted(margin)
-    return MarginWords(read(medlda, corpus, y, {"margin": margin, **ARGUMENTS, **EVERY[margin]}), Settings(**settings))
+def hinge_of(scores, y, cost=4.0, weight=1.5):
+    """The loss of Crammer & Singer, of scores [3]."""
+    return weight * max(cost * (c != y) + scores[c] - scores[y] for c in range(3))
 
 
-def test_the_tilt_is_equation_21():
-    """phi and gamma against a loop over the documents' terms, at coefficients and multipliers of one's own."""
-    ours = form("classes", e_tolerance=0.0, e_iterations=300)
-    rng = np.random.default_rng(0)
-    y, counts = ours.response.target, ours.reading.corpus.counts.toarray()
-    multipliers = rng.dirichlet(np.ones(3), len(y)) * 2
-    multipliers[np.arange(len(y)), y] = 0
-    duals = multipliers.copy()
-    duals[np.arange(len(y)), y] = -multipliers.sum(1)
-    eta = rng.normal(0, 3, (4, 3))
-    state = ours.expect(ours.start(rng)._replace(coefficients=eta, duals=duals.astype(np.float32)), fresh=True)
-    topics = state.topics
-    log_beta = digamma(topics) - digamma(topics.sum(1, keepdims=True))
-    for d in range(0, len(y), 7):
-        length, gamma = counts[d].sum(), 0.1 + np.full(4, counts[d].sum() / 4)
-        pull = sum(multipliers[d, c] * (eta[:, y[d]] - eta[:, c]) for c in range(3)) / length
+class Case:
+    """A form for three classes, at coefficients and duals of one's own, after an E-step."""
+
+    def __init__(self, **settings):
+        given = {"margin": "classes", "outputs": 3, "nu": NU, **STORY}
+        self.form = MarginWords(read(medlda, CORPUS, CLASSES, given), Settings(**settings))
+        rng = np.random.default_rng(0)
+        self.start = self.form.start(rng)
+        self.duals = np.zeros((len(Y), 3), np.float32)
+        for d in LABELLED:
+            multipliers = rng.dirichlet(np.ones(3)) * 1.5
+            multipliers[int(CLASSES[d])] = 0
+            self.duals[d] = multipliers
+            self.duals[d, int(CLASSES[d])] = -multipliers.sum()
+        topics = self.start.topics * rng.gamma(0.5, 1.0, self.start.topics.shape) + 0.3
+        self.eta, self.log_beta = rng.normal(0, 3, (K, 3)), expected_log(topics)
+        self.begun = self.start._replace(topics=topics, coefficients=self.eta, duals=self.duals)
+
+    def pull(self, d):
+        """Equation 21: what a word of the document gains in each topic."""
+        y, n = CLASSES[d], COUNTS[d].sum()
+        if np.isnan(y):
+            return np.zeros(K)
+        own = int(y)
+        return sum(self.duals[d, c] * (self.eta[:, own] - self.eta[:, c]) for c in range(3) if c != own) / n
+
+
+@pytest.fixture(scope="module")
+def free():
+    """The paper's whole step."""
+    case = Case(guarded=False, e_tolerance=0.0, e_iterations=300)
+    return case, case.form.expect(case.begun, fresh=True)
+
+
+def test_the_tilt_is_equation_21_and_the_e_step_that_of_loops(free):
+    case, state = free
+    for d in range(0, len(Y), 3):
+        gamma = ALPHA * (1 + COUNTS[d].sum() / ALPHA.sum())
         for _ in range(300):
-            log_phi = (digamma(gamma) - digamma(gamma.sum()) + pull)[:, None] + log_beta
-            phi = np.exp(log_phi - log_phi.max(0))
-            gamma = 0.1 + (phi / phi.sum(0)) @ counts[d]
-        np.testing.assert_allclose(np.asarray(state.gamma)[d], gamma, rtol=2e-3, atol=2e-3)
+            gamma = ALPHA + phi_of(d, gamma, case.log_beta, case.pull(d)).sum(0)
+        np.testing.assert_allclose(state.gamma[d], gamma, rtol=2e-2, atol=2e-2)
+        np.testing.assert_allclose(state.tilt[d], case.pull(d), rtol=1e-4, atol=1e-5)
+    assert np.abs(state.tilt).max() > 0.5 and (state.tilt[UNLABELLED] == 0).all()
 
 
-@each(EVERY)
-def test_documents_are_learned_and_the_objective_settles(margin):
-    corpus, y = planted(margin, 120)
-    fit = inference.vem(
-        medlda, corpus[:90], y[:90], margin=margin, num_iterations=40, progress_bar=False, weight=2.0, **ARGUMENTS,
-        **EVERY[margin],
-    )  # fmt: skip
-    bound = np.array(fit.info["bound"])
-    slack = 2e-3 if margin == "regression" else 1e-5  # the normal response beside it is tilted by a whole step
-    assert (np.diff(bound) > -slack * np.abs(bound[1:])).all()
-    assert bound[-1] > bound[0] and 0 < fit.info["support_vectors"] <= 90 * 3
-    found = fit.predict(corpus[90:], rule="plug-in")
-    if margin in NUMBERS:
-        assert np.corrcoef(found.mean, y[90:])[0, 1] > 0.85
-    else:
-        assert np.mean(found.label == y[90:]) > 0.85
-    # q(eta) has the prior's variance around the machine's coefficients
-    if margin != "regression":
-        np.testing.assert_allclose(fit.draws["eta"][0].std(0), 1, atol=0.25)
+def test_the_objective_of_a_margin_is_that_of_loops(free):
+    """Words, topics, half the coefficients' squares over the prior's variances, and the losses of labelled documents."""
+    case, state = free
+    total = dirichlet_bound(np.full(COUNTS.shape[1], GAMMA), state.topics).sum() - (case.eta**2).sum() / (2 * NU**2)
+    losses = case.form.losses(state)
+    for d in range(len(Y)):
+        gamma = np.asarray(state.gamma[d], float)
+        phi = phi_of(d, gamma, case.log_beta, state.tilt[d])
+        bound = words_bound(phi, gamma, case.log_beta[:, terms_of(d)].T, ALPHA)
+        np.testing.assert_allclose(state.words[d], bound, rtol=2e-4, atol=5e-3)
+        zbar = (gamma - ALPHA) / COUNTS[d].sum()
+        loss = 0.0 if UNLABELLED[d] else hinge_of(zbar @ case.eta, int(CLASSES[d]))
+        np.testing.assert_allclose(losses[d], loss, rtol=1e-3, atol=1e-3)
+        total += state.words[d] - losses[d]
+    np.testing.assert_allclose(case.form.bound(state), total, rtol=1e-6)
+    np.testing.assert_allclose(case.form.mean_topics(state).sum(1), 1, rtol=1e-3)
 
 
-def test_no_document_moves_to_its_own_loss():
-    """With a weight that takes the paper's whole step beyond the margin: there the objective falls, guarded it does not."""
-    corpus, y = planted("one_against_all", 120)
-    story = {"margin": "one_against_all", **ARGUMENTS, **EVERY["one_against_all"], "weight": 50.0}
-    falls = {}
-    for guarded in (True, False):
-        ours = MarginWords(read(medlda, corpus, y, story), Settings(guarded=guarded, e_iterations=10))
-        state, falls[guarded] = ours.expect(ours.start(np.random.default_rng(0)), fresh=True), []
-        for _ in range(12):
-            moved = ours.maximise(state, fresh=False)
-            before, _ = ours.settled(moved, moved.gamma, moved.tilt, 0)
-            state = ours.expect(moved, fresh=False)
-            shares = [each.words - ours.losses(each) for each in (before, state)]
-            falls[guarded].append((shares[0] - shares[1]).max())
-    assert max(falls[True]) < 1e-2 < 10 < max(falls[False])
+def test_the_m_step_of_a_margin_is_a_machine_on_the_labelled_documents(free):
+    """Its objective is below that of other coefficients, and coefficients are what the duals pull: -V X'A."""
+    case, state = free
+    moved = case.form.maximise(state, fresh=True)
+    x, targets = case.form.mean_topics(state)[LABELLED], CLASSES[LABELLED].astype(int)
+
+    def primal(eta):
+        return (eta**2).sum() / (2 * NU**2) + sum(hinge_of(row @ eta, y) for row, y in zip(x, targets, strict=True))
+
+    best, rng = primal(moved.coefficients), np.random.default_rng(1)
+    for size in (0.3, 0.05):
+        assert min(primal(moved.coefficients + size * rng.normal(size=(K, 3))) for _ in range(20)) > best * (1 - 1e-3)
+    np.testing.assert_allclose(-(NU**2) * x.T @ moved.duals[LABELLED], moved.coefficients, atol=2e-3)
+    assert (moved.duals[UNLABELLED] == 0).all() and (moved.variance == NU**2).all()
+    np.testing.assert_allclose(moved.topics, state.counts + GAMMA)
+    marginals = case.form.marginals(moved)
+    np.testing.assert_array_equal(marginals.normal["eta"][0], moved.coefficients)
+    np.testing.assert_array_equal(marginals.normal["eta"][1], NU**2)
+    np.testing.assert_array_equal(marginals.dirichlet["theta"], state.gamma)
+    told = case.form.report(moved)
+    held = np.abs(moved.duals[LABELLED]) > 1e-6
+    held[np.arange(len(LABELLED)), targets] = False
+    assert told["support_vectors"] == held.sum() > 0
+    assert told["tilt"] == np.abs(case.form.tilt(moved)).max()
+    loose = MarginWords(case.form.reading, Settings(slack="one")).maximise(state, fresh=True)
+    assert (
+        best <= primal(loose.coefficients) + 1e-3 * best and primal(loose.coefficients) < (1 + 1.1 * LOOSE_GAP) * best
+    )
+
+
+def test_guarded_documents_stay_where_a_step_does_not_serve_them(free):
+    """A document's share is its part of the words' bound less its loss. From a settled state, with duals that pull much too
+    far: who would lose stays, with a smaller step next time; who gains moves that part of the way that its step says."""
+    case, _ = free
+    form = Case(guarded=True, e_tolerance=1e-6, e_iterations=50).form
+    duals = 8 * case.duals
+    settled = form.expect(case.begun._replace(duals=0 * duals), fresh=True)
+    step = np.where(np.arange(len(Y)) % 2, 0.5, 1.0)
+    before = settled._replace(duals=duals, step=step)
+    after = form.expect(before, fresh=False)
+    target = form.tilt(before)
+    tried, _ = form.settled(before, settled.gamma, settled.tilt + step[:, None] * (target - settled.tilt), 50)
+    gain = (tried.words - form.losses(tried)) - (settled.words - form.losses(settled))
+    moved = after.step > step * NARROWER * 1.01
+    sure = np.abs(gain) > 0.01
+    np.testing.assert_array_equal(moved[sure], gain[sure] > 0)
+    assert 3 < (moved & ~UNLABELLED).sum() < len(LABELLED) - 3
+    np.testing.assert_allclose(after.step, np.where(moved, np.minimum(1, WIDER * step), NARROWER * step))
+    np.testing.assert_allclose(after.tilt, np.where(moved[:, None], step[:, None] * target, 0), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(after.gamma, np.where(moved[:, None], tried.gamma, settled.gamma), rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(after.words, np.where(moved, tried.words, settled.words), rtol=1e-3, atol=1e-2)
+    np.testing.assert_allclose(after.counts.sum(0), COUNTS.sum(0), rtol=1e-3)
+
+
+def test_variances_of_a_laplace_prior_follow_the_coefficients():
+    """V = nu sqrt(lambda^2 + V), from the prior's own 2 nu^2; at rest V solves that equation, and 0 never comes."""
+    given = {"margin": "binary", "prior": "laplace", "nu": 0.3, **STORY}
+    y = np.where(UNLABELLED, np.nan, Y > 0)
+    form = MarginWords(read(medlda, CORPUS, y, given), Settings())
+    state = form.expect(form.start(np.random.default_rng(0)), fresh=True)
+    np.testing.assert_allclose(state.variance, 2 * 0.3**2)
+    coefficients = np.array([[0.0], [0.5], [-2.0]])
+    state = state._replace(coefficients=coefficients)
+    moved = form.maximise(state, fresh=True)
+    np.testing.assert_allclose(moved.variance, 0.3 * np.sqrt(coefficients**2 + 0.18), rtol=1e-6)
+    x = form.mean_topics(state)[LABELLED]
+    np.testing.assert_allclose(moved.coefficients, -moved.variance * (x.T @ moved.duals[LABELLED]), atol=1e-3)
+    for _ in range(80):
+        moved = form.maximise(moved, fresh=True)
+    fixed = minimize_scalar(lambda v: (v - 0.3 * np.sqrt(moved.coefficients[2, 0] ** 2 + v)) ** 2, bounds=(0, 9)).x
+    np.testing.assert_allclose(moved.variance[2, 0], fixed, rtol=1e-3)
+    assert (
+        form.maximise(state._replace(coefficients=0 * coefficients, variance=0 * coefficients), True).variance > 0
+    ).all()
+
+
+# a normal response beside the margin
 
 
 @pytest.fixture(scope="module")
 def both():
-    """The normal response and the margin together, after one turn of EM."""
-    corpus, y = planted("regression")
-    y[::8] = np.nan
-    arguments = {"margin": "regression", "weight": 3.0, "epsilon": 0.1, **ARGUMENTS}
-    ours = MarginNormalWords(read(medlda, corpus, y, arguments), Settings())
-    state = ours.expect(ours.start(np.random.default_rng(0)), fresh=True)
-    return ours, ours.maximise(state, fresh=True)
+    """The form, its state after an E-step, and after an M-step."""
+    given = {**STORY, "margin": "regression", "epsilon": 0.1, "nu": NU}
+    form = MarginNormalWords(read(medlda, CORPUS, np.where(UNLABELLED, np.nan, Y), given), Settings())
+    start = form.start(np.random.default_rng(0))
+    start = start._replace(topics=start.topics * np.random.default_rng(1).gamma(0.5, 1.0, start.topics.shape) + 0.3)
+    state = form.expect(start, fresh=True)
+    return form, state, form.maximise(state, fresh=True)
+
+
+def test_the_second_moments_beside_a_margin_are_those_of_loops(both):
+    """E[A'A], the sum over labelled documents of E[zbar zbar'], pair of words by pair of words: equation 5.
+
+    phi is what the last of the E-step's rounds had: it ends with gamma, whose tokens are its sums."""
+    form, state, _ = both
+    log_beta, tilt = expected_log(state.topics), None
+    new, mean_topics = form.first_gamma(state._replace(gamma=None), True), None
+    mean_topics = (np.asarray(new, float) - ALPHA) / COUNTS.sum(1)[:, None]
+    gamma = new
+    for _ in range(4):
+        tilt = form.tilt(state, mean_topics)
+        gamma = form.settled(state, gamma, tilt, 25)[0].gamma
+        mean_topics = (mean_topics + (np.asarray(gamma, float) - ALPHA) / COUNTS.sum(1)[:, None]) / 2
+    np.testing.assert_allclose(state.gamma, gamma, rtol=1e-5)
+    expected = np.zeros((K, K))
+    for d in LABELLED:
+        phi = phi_of(d, gamma[d], log_beta, tilt[d])
+        expected += second_moment(phi)
+    np.testing.assert_allclose(state.gram, expected, rtol=5e-3, atol=1e-2)
+    np.testing.assert_allclose(state.gram.sum(), len(LABELLED), rtol=1e-3)  # zbar adds up to 1
 
 
 def test_the_tilt_of_a_normal_response_is_the_slope_of_its_expectation(both):
     """Equation 14, where all words of a document have the same phi, s: E[zz'] = (N - 1) / N ss' + diag(s) / N."""
-    ours, state = both
-    noise, second = ours._noise(state), state.covariance + np.outer(state.coefficients, state.coefficients)
-    mean_topics = np.random.default_rng(1).dirichlet(np.ones(4), len(ours.lengths))
-    tilt = ours.tilt(state, mean_topics)
-    for d in (1, 2, 9):
-        length = ours.lengths[d]
+    form, _, state = both
+    noise, second = form._noise(state), state.covariance + np.outer(state.coefficients, state.coefficients)
+    assert noise == pytest.approx(state.spread**2, rel=1e-5)
+    mean_topics = np.random.default_rng(1).dirichlet(np.ones(K), len(Y))
+    tilt = form.tilt(state, mean_topics)
+    for d in (1, 2, 9, 67):
+        length = COUNTS[d].sum()
 
         def expected(s, d=d, length=length):
             outer = (length - 1) / length * jnp.outer(s, s) + jnp.diag(s) / length
-            squares = ours.y[d] ** 2 - 2 * ours.y[d] * state.coefficients @ s + (second * outer).sum()
+            squares = Y[d] ** 2 - 2 * Y[d] * state.coefficients @ s + (second * outer).sum()
             return -squares / (2 * noise) - state.duals[d, 0] * state.coefficients @ s
 
         slope = jax.grad(expected)(jnp.asarray(mean_topics[d])) / length
-        np.testing.assert_allclose(tilt[d], slope, rtol=1e-3, atol=1e-5)
-    assert (tilt[::8] == 0).all()
+        np.testing.assert_allclose(tilt[d], slope, rtol=2e-3, atol=1e-4)
+    assert (tilt[UNLABELLED] == 0).all()
 
 
-def test_coefficients_beside_a_normal_response_are_the_best(both):
-    """At the sigma for which they were found, which is the first one."""
-    ours, state = both
-    state = state._replace(spread=ours.normal.first_spread())
-    best, rng = ours.bound(state), np.random.default_rng(2)
+def test_the_objective_beside_a_normal_response_is_that_of_loops_and_its_m_step_the_best(both):
+    form, before, after = both
+    x, y = form.mean_topics(before)[LABELLED], Y[LABELLED]
+
+    def objective(mean, covariance, sigma):
+        """-KL(q(eta) | N(0, nu^2)) + E[log N(y; eta . zbar, sigma^2)] - losses."""
+        second = covariance + np.outer(mean, mean)
+        squares = y @ y - 2 * y @ (x @ mean) + (before.gram * second).sum()
+        value = -0.5 * (np.trace(second) / NU**2 - K - np.linalg.slogdet(covariance / NU**2)[1])
+        value -= 0.5 * len(y) * np.log(2 * np.pi * sigma**2) + squares / (2 * sigma**2)
+        return value - 1.5 * np.maximum(0, np.abs(x @ mean - y) - 0.1).sum()
+
+    found = form.bound(after) - after.words.sum() - dirichlet_bound(form.topics.prior, after.topics).sum()
+    half_normal = np.log(2) - 0.5 * np.log(2 * np.pi) - after.spread**2 / 2
+    expected = objective(after.coefficients, after.covariance, after.spread) + half_normal
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-2)
+    # coefficients and their covariance are the best for the sigma of before, sigma for them
+    best, rng = objective(after.coefficients, after.covariance, before.spread), np.random.default_rng(2)
     for size in (0.3, 0.05):
         for _ in range(10):
-            other = state.coefficients + size * rng.normal(size=4)
-            assert ours.bound(state._replace(coefficients=other)) < best + 1e-3
-    wider = state._replace(covariance=1.2 * state.covariance)
-    assert ours.bound(wider) < best and np.linalg.eigvalsh(state.covariance).max() <= 1
+            other = after.coefficients + size * rng.normal(size=K)
+            assert objective(other, after.covariance, before.spread) < best + 2e-3
+    np.testing.assert_allclose(
+        after.covariance, np.linalg.inv(np.eye(K) / NU**2 + before.gram / before.spread**2), rtol=1e-3
+    )
+
+    def of_sigma(sigma):
+        return objective(after.coefficients, after.covariance, sigma) - sigma**2 / 2
+
+    assert of_sigma(after.spread) > max(of_sigma(1.01 * after.spread), of_sigma(0.99 * after.spread))
+    marginals = form.marginals(after)
+    np.testing.assert_array_equal(marginals.normal["eta"][1], after.covariance)
+    assert set(marginals.point) == {"sigma"} and marginals.point["sigma"] == after.spread
+    np.testing.assert_allclose(after.topics, before.counts + GAMMA)
+    assert (after.duals[UNLABELLED] == 0).all()
+    held = form.report(after)["support_vectors"]
+    assert held == (np.abs(after.duals[LABELLED]) > 1.5e-6).sum()
 
 
-def test_cutting_planes_come_as_near_to_the_optimum_as_they_say():
-    rng = np.random.default_rng(0)
-    ways = [form("classes", slack=slack) for slack in ("n", "one")]
-    state = ways[0].expect(ways[0].start(rng), fresh=True)
-    nearest, near = (way.margin_bound(way.maximise(state, fresh=True)) for way in ways)
-    assert nearest + LOOSE_GAP * nearest <= near <= nearest - 1e-4 * nearest
+# where it starts, and whole fits
 
 
 def test_topics_start_at_their_class_where_classes_differ_by_little():
@@ -147,33 +291,38 @@ def test_topics_start_at_their_class_where_classes_differ_by_little():
     shares = np.exp(common + np.outer(y - 0.5, tilt))
     corpus = Corpus.from_counts(np.stack([rng.multinomial(100, share / share.sum()) for share in shares]))
     story = {"margin": "binary", **ARGUMENTS, "num_topics": 6}
-    topics = MarginWords(read(medlda, corpus, y, story), Settings()).start(rng).topics
-    logs = np.log(topics / topics.sum(1, keepdims=True))
+    start = MarginWords(read(medlda, corpus, y, story), Settings()).start(rng)
+    logs = np.log(start.topics / start.topics.sum(1, keepdims=True))
     for k in (1, 3, 5):
         assert np.corrcoef(logs[k] - logs[k - 1], tilt)[0, 1] > 0.8
     assert np.abs(logs[1] - logs[3]).max() > 0.01  # and topics of one class differ
+    assert not start.coefficients.any() and not start.duals.any() and (start.step == 1).all()
 
 
-def test_unlabelled_documents_are_not_tilted():
-    corpus, y = planted("binary")
-    y[::3] = np.nan
-    ours = MarginWords(read(medlda, corpus, y, {"margin": "binary", **ARGUMENTS}), Settings())
-    state = ours.maximise(ours.expect(ours.start(np.random.default_rng(0)), fresh=True), fresh=True)
-    tilt = np.abs(ours.tilt(state)).max(1)
-    assert (tilt[::3] == 0).all() and tilt.max() > 0
+@pytest.mark.slow
+@pytest.mark.parametrize("margin", EVERY)
+def test_documents_are_learned_and_the_objective_settles(margin):
+    """Unlabelled documents by E[theta] @ eta: 30 of them, who guesses is right in 26 once in 30,000 times, or never here."""
+    corpus, y = planted(margin, 90)
+    some = np.where(np.arange(90) % 3 == 0, np.nan, y)
+    fit = inference.vem(
+        medlda, corpus, some, margin=margin, num_iterations=40, progress_bar=False, num_draws=200, **ARGUMENTS,
+        **{"weight": 2.0, **EVERY[margin]},
+    )  # fmt: skip
+    bound = np.array(fit.info["bound"])
+    slack = 2e-3 if margin == "regression" else 1e-5  # the normal response beside it is tilted by a whole step
+    assert (np.diff(bound) > -slack * np.abs(bound[1:])).all() and bound[-1] > bound[0]
+    assert 0 < fit.info["support_vectors"] <= 60 * 3
+    scores = (fit.means["theta"][0] @ fit.means["eta"][0])[::3]
+    if margin in NUMBERS:
+        assert np.corrcoef(scores, y[::3])[0, 1] > 0.85
+    else:
+        assert np.mean((scores.argmax(1) if scores.ndim > 1 else scores > 0) == y[::3]) > 0.85
+    if margin != "regression":  # q(eta) has the prior's variance around the machine's coefficients
+        np.testing.assert_allclose(fit.draws["eta"][0].std(0), 1, atol=0.25)
 
 
-def test_a_laplace_prior_keeps_fewer_coefficients():
-    corpus, y = planted("binary", 120)
-    settings = {"margin": "binary", "num_iterations": 30, "progress_bar": False, **ARGUMENTS, "num_topics": 8}
-    dense, sparse = (
-        inference.vem(medlda, corpus, y, prior=prior, nu=nu, **settings).means["eta"][0]
-        for prior, nu in (("dense", 1.0), ("laplace", 0.3))
-    )
-    shares = [np.sort(np.abs(eta) / np.abs(eta).sum()) for eta in (dense, sparse)]
-    assert shares[1][:4].sum() < shares[0][:4].sum()
-
-
+@pytest.mark.slow
 def test_settings_are_found_by_cross_validation():
     """One topic tells no classes apart, whatever the loss weighs; with four a light loss is enough to decide by."""
     corpus, y = planted("binary")
@@ -190,38 +339,38 @@ def test_settings_are_found_by_cross_validation():
     table = inference.grid_search(inference.vem, medlda, corpus, names, grid, **given, **search)
     assert table["num_topics"].tolist() == [4, 4, 1, 1] and table["error"][1] < 0.2 < table["error"][2]
     assert table.attrs["error"] == "share of wrong classes"
+
+
+def test_a_grid_that_is_none_is_refused():
+    corpus, y = planted("binary")
+    search = {"folds": 2, "margin": "binary", "progress_bar": False, "cost": 4.0}
     for grid, sentence in (
         ({}, "give lists of values"),
         ({"weight": "1"}, "give lists of values"),
         ({"cost": [1.0]}, "cost is in the grid"),
     ):
         with pytest.raises(ValueError, match=sentence):
-            inference.grid_search(inference.vem, medlda, corpus, names, grid, **given, **search)
+            inference.grid_search(inference.vem, medlda, corpus, y, grid, **search)
 
 
-def test_what_is_not_served_is_named():
+def test_what_is_not_served_is_named(monkeypatch):
+    monkeypatch.setattr(expectations, "unserved", lambda reading, engines, why: ValueError(why))
+    corpus, y = planted("binary", 12)
     with pytest.raises(ValueError, match="its prior is Laplace where a Normal is needed"):
-        inference.vem(medlda, *planted("regression"), margin="regression", prior="laplace", nu=1.0)
+        inference.vem(
+            medlda, corpus, np.linspace(-1, 1, 12), margin="regression", prior="laplace", nu=1.0, num_topics=2
+        )
     with pytest.raises(ValueError, match="cannot serve the site 'nu'"):
-        inference.vem(medlda, *planted("binary"), margin="binary", prior="laplace", nu=None)
-    with pytest.raises(ValueError, match="its prior is StudentT"):
-
-        def heavy(shape, nu):
-            return numpyro.sample("eta", dist.StudentT(3, 0, nu).expand(shape).to_event(len(shape)))
-
-        inference.vem(medlda, *planted("binary"), margin="binary", prior=heavy)
+        inference.vem(medlda, corpus, y, margin="binary", prior="laplace", nu=None, num_topics=2)
     with pytest.raises(ValueError, match="slack is 'two'; choose from 'n', 'one'"):
-        inference.vem(medlda, *planted("binary"), margin="binary", slack="two")
-
-
-def test_the_story_is_read_not_known():
-    """A margin in a story of one's own, its scores shifted: named, not misread."""
+        inference.vem(medlda, corpus, y, margin="binary", slack="two")
 
     def shifted(corpus, y=None, *, num_topics=3):
+        """A margin in a story of one's own, its scores shifted: named, not misread."""
         eta = numpyro.sample("eta", dist.Normal(0, 1).expand([num_topics, 3]).to_event(2))
         scores = words(corpus, num_topics) @ eta + 1.0
         with numpyro.plate("documents", corpus.num_documents):
             numpyro.sample("y", OneAgainstAll(scores, 1.0, 4.0), obs=y)
 
     with pytest.raises(ValueError, match="its scores are not zbar @ eta alone"):
-        inference.vem(shifted, *planted("classes"))
+        inference.vem(shifted, corpus, np.arange(12) % 3.0)
