@@ -127,7 +127,7 @@ def side_by_side(families, *columns):
 def exact_draws(draw_prior, shape, predictor, log_likelihood, y):
     """Independent draws from the posterior, [STARTS, *shape]: of the prior, kept with probability likelihood / bound."""
     rng = np.random.default_rng(0)
-    labelled = np.flatnonzero(~np.isnan(y))
+    labelled = np.flatnonzero(~np.isnan(y).reshape(len(y), -1).any(1))
     y = y[labelled].astype(int) if log_likelihood in OF_CLASSES else y[labelled]
     found, bound = [], None
     while sum(map(len, found)) < STARTS:
@@ -182,3 +182,59 @@ def test_every_family_keeps_its_exact_law(families, columns):
         exact[f"eta_{name}"] = exact_draws(prior, shape, lambda eta: np.einsum("dk,nk...->nd...", design, eta), likelihood, y)
     y = jax.tree.map(jnp.asarray, reading.y)
     assert_same_law(after_two_steps(block, documents(BARE), y, {}, exact), exact)
+
+
+COUNTS = np.array([[2, 1], [0, 3], [1, 1], [4, 0], [1, 2], [0, 2]])
+WORDS = Corpus.from_counts(COUNTS)
+TOPICS = np.random.default_rng(3).integers(0, 2, COUNTS.sum())
+ZBAR = np.array([[np.mean(TOPICS[WORDS.tokens()[0] == d] == k) for k in range(2)] for d in range(len(WORDS))])
+SHIFT = np.array([0.5, 0.0, -0.4])
+
+
+def of_words(name):
+    """A story above words, and in NumPy: the prior's draws and shape, the predictor, the likelihood, and y."""
+    settings = {"num_topics": 2, "scale": 1.3}
+    if name == "logit":  # read through one zbar @ eta, but not as it is
+        respond = lambda x: dist.Bernoulli(logits=0.3 - 2 * x)  # noqa: E731
+        likelihood, y = PLAIN["logit"][3], [1, 0, 0, NAN, 1, 0]
+        return slda_glm, {**settings, "response": respond}, normal_prior, (2,), lambda eta: 0.3 - 2 * eta @ ZBAR.T, likelihood, y
+    if name == "softmax":
+        respond, y = lambda x: dist.Categorical(logits=1.5 * x + jnp.asarray(SHIFT)), [0, 2, NAN, 1, 2, 0]  # noqa: E731
+        settings |= {"response": respond, "outputs": 3}
+        return slda_glm, settings, normal_prior, (2, 3), lambda eta: 1.5 * ZBAR @ eta + SHIFT, softmax, y
+    settings = {"num_topics": 2, "response": "probit", "outputs": 2, "prior": stories_prior, "sigma": 0.8}
+    y = np.array([[1, 0], [0, 0], [1, 1], [0, NAN], [1, 0], [0, 1]])
+
+    def log_likelihood(y, x):
+        return stats.norm.logcdf((2 * y - 1) * x).sum(-1)
+
+    return sstm, settings, laplace_prior, (2, 2), lambda eta: ZBAR @ eta / 0.8, log_likelihood, y
+
+
+def stories_prior(shape, nu):
+    return numpyro.sample("eta", LAPLACE.expand(shape).to_event(2))
+
+
+@pytest.mark.parametrize("name", ["logit", "softmax", "several probit"])
+def test_coefficients_above_words_keep_their_exact_law(name):
+    story, settings, prior, shape, predictor, likelihood, y = of_words(name)
+    reading = read(story, WORDS, np.array(y, float), settings)
+    block = AugmentedBlock(None, reading, ["eta"])
+    assert block.direct == (name != "several probit")
+    exact = {"eta": exact_draws(prior, shape, predictor, likelihood, np.array(y, float))}
+    data = documents(WORDS, blocks=True)
+    topics = jnp.zeros(data.blocks.terms.shape, jnp.int32).at[data.blocks.places()].set(TOPICS)
+    values = {"z": count(topics, data.blocks, 2, 2), "beta": jnp.full((2, 2), 0.5), "theta": jnp.full((6, 2), 0.5)}
+    assert_same_law(after_two_steps(block, data, jnp.asarray(reading.y), values, exact), exact)
+
+
+def test_no_key_is_used_twice():
+    """Auxiliary variables of every family, of every class, and the coefficients: each has a key of its own."""
+    families = {name: CLASSES[name] for name in ("softmax", "laplace")}
+    responses = {name: np.array(family[-1], float) for name, family in families.items()}
+    reading = read(side_by_side(families, 3), BARE, responses, {})
+    block = AugmentedBlock(None, reading, [f"eta_{name}" for name in families])
+    values = {site: jnp.zeros((1, 3)) for site in block.sites}
+    with jax.debug_key_reuse(True):
+        found = jax.jit(block.draw)(jax.random.key(0), values, documents(BARE), jax.tree.map(jnp.asarray, reading.y))[0]
+    assert all((value != 0).all() for value in found.values())
