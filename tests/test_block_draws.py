@@ -56,8 +56,8 @@ def scales(corpus, y=None):
 
 
 HERE = {
-    "nu": 0.8, "effect": np.array([0.4, -1.1, 0.2]), "eta": np.array([0.7, -0.2]), "slope": 0.4, "sigma": 0.6, "variance": 1.3,
-    "precision": 2.1, "beta": np.full((2, 3), 1 / 3), "theta": np.full((6, 2), 0.5),
+    "nu": 0.8, "effect": np.array([0.4, -1.1, 0.2]), "eta": np.array([0.7, -0.2]), "slope": 0.4, "sigma": 0.6,
+    "variance": 1.3, "precision": 2.1, "beta": np.full((2, 3), 1 / 3), "theta": np.full((6, 2), 0.5),
 }  # fmt: skip
 TOPICS = np.random.default_rng(3).integers(0, 2, COUNTS.sum())
 
@@ -83,7 +83,9 @@ def drawn(scales_plan):
         return {site: value for new, _ in found for site, value in new.items()}, [means for _, means in found]
 
     draws, means = draw(jax.random.split(jax.random.key(0), (DRAWS, len(blocks))))
-    return jax.tree.map(lambda value: np.asarray(value, float), (draws, {k: v[0] for part in means for k, v in part.items()}))
+    return jax.tree.map(
+        lambda value: np.asarray(value, float), (draws, {k: v[0] for part in means for k, v in part.items()})
+    )
 
 
 def topics_by_hand():
@@ -97,7 +99,7 @@ def topics_by_hand():
 
 def assert_law(draws, log_density, low, high):
     """Draws of a number against its log density, which is integrated on a grid of its logarithm."""
-    grid = np.linspace(np.log(low), np.log(high), 4001)
+    grid = np.linspace(np.log(low), np.log(high), 1201)
     logs = np.array([log_density(x) for x in np.exp(grid)]) + grid
     cumulative = integrate.cumulative_trapezoid(np.exp(logs - logs.max()), grid, initial=0)
     cumulative /= cumulative[-1]
@@ -212,7 +214,9 @@ def test_classes_of_documents_are_drawn_from_their_weights(clusters_plan):
 
     @jax.jit
     def draw(keys):
-        one = jax.vmap(lambda key: {site: block.draw(key, values, data, PLACES)[0][site] for site, block in blocks.items()})
+        one = jax.vmap(
+            lambda key: {site: block.draw(key, values, data, PLACES)[0][site] for site, block in blocks.items()}
+        )
         return one(keys), blocks["c"].watch(values, values, data, PLACES)
 
     draws, seen = jax.tree.map(lambda value: np.asarray(value, float), draw(jax.random.split(jax.random.key(1), DRAWS)))

@@ -1,8 +1,8 @@
-"""The zoo's own random numbers and densities: gammas, Dirichlets, Polya-Gammas, inverse Gaussians plain and generalised, normals
-cut to an interval.
+"""The zoo's own random numbers and densities: gammas, Dirichlets, Polya-Gammas, inverse Gaussians plain and generalised,
+normals cut to an interval.
 
-Each law has one call of 20,000 draws for all its parameters. Limits: Kolmogorov-Smirnov tests at a level of 1e-7 and means at
-6 standard errors, some 80 in all: a right sampler fails with probability 1e-5.
+Each law has one call of 20,000 draws for all its parameters. Limits: Kolmogorov-Smirnov tests at a level of 1e-7 and means
+at 6 standard errors, some 80 in all: a right sampler fails with probability 1e-5.
 """
 
 from __future__ import annotations
@@ -92,13 +92,15 @@ def test_dirichlet():
         assert (np.abs(products.mean(0) - expected) * np.sqrt(DRAWS) < FAR * products.std(0) + 1e-6).all()
         law = stats.beta(concentration[row, 1], total - concentration[row, 1])
         assert_law(draws[:, row, 1], law.cdf)
-    many = np.asarray(jax.jit(dirichlet)(jax.random.key(1), jnp.full((2000, 500), 0.01)), float)  # mass sits on few terms
+    many = np.asarray(
+        jax.jit(dirichlet)(jax.random.key(1), jnp.full((2000, 500), 0.01)), float
+    )  # mass sits on few terms
     squares = (many**2).sum(1)
     assert abs(squares.mean() - 0.01 * 1.01 * 500 / (5 * 6)) * np.sqrt(2000) < FAR * squares.std()
 
 
 def test_polya_gamma_has_the_known_laplace_transform_and_moments():
-    """E exp(-t w) = (cosh(c / 2) / cosh(sqrt(c^2 / 4 + t / 2)))^b for counts b of 0 to 3 and tilts c on both sides of BREAK."""
+    """E exp(-t w) = (cosh(c / 2) / cosh(sqrt(c^2 / 4 + t / 2)))^b for counts b of 0 to 3 and tilts c."""
     tilts = np.array([1e-4, 0.1, -0.5, 2.0, 3.0, -3.3, 6.0, 40.0, 200.0, 1.0, -3.3, 2.0])
     counts = np.array([1] * 9 + [0, 2, 3])
     size = DRAWS // 3
@@ -237,6 +239,8 @@ def test_probit_is_exact_far_out_on_both_sides():
 
 
 def test_the_jeffreys_prior_is_flat_in_logarithms_and_cannot_simulate():
-    np.testing.assert_allclose(NormalJeffreys().log_prob(jnp.array([-2.0, 0.1, 5.0])), -np.log([2.0, 0.1, 5.0]), rtol=1e-6)
+    np.testing.assert_allclose(
+        NormalJeffreys().log_prob(jnp.array([-2.0, 0.1, 5.0])), -np.log([2.0, 0.1, 5.0]), rtol=1e-6
+    )
     with pytest.raises(ValueError, match="improper and cannot simulate"):
         NormalJeffreys().sample(jax.random.key(0))

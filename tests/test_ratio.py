@@ -62,7 +62,7 @@ KINDS = {
 }  # fmt: skip
 
 
-def tester_of(story, *responses, collapse="proportions", **arguments):
+def made_tester(story, *responses, collapse="proportions", **arguments):
     """What ``inference.check`` does, on seven tokens."""
     reading = read(story, stories.tiny()[0], *(responses or (None,)), arguments)
     return ratio_tests._Tester(reading, choose_blocks(reading, collapse=collapse), seed=0)
@@ -70,7 +70,7 @@ def tester_of(story, *responses, collapse="proportions", **arguments):
 
 @pytest.fixture(scope="module")
 def tester():
-    return tester_of(everything, np.array([1.2, -0.8, np.nan]))
+    return made_tester(everything, np.array([1.2, -0.8, np.nan]))
 
 
 def row_of(tester, site):
@@ -158,7 +158,7 @@ def test_the_kernel_has_the_blocks_in_order_and_statistics_find_them(tester):
 
 
 def test_one_topic_a_document_passes_and_wrong_weights_are_caught(monkeypatch):
-    tester = tester_of(models.mixture, num_topics=3)
+    tester = made_tester(models.mixture, num_topics=3)
     assert row_of(tester, "z")["passes"] and row_of(tester, "z")["block"] == "one topic a document"
     right = LabelBlock.logits
     monkeypatch.setattr(LabelBlock, "logits", lambda *arguments: 1.05 * right(*arguments))
@@ -166,7 +166,7 @@ def test_one_topic_a_document_passes_and_wrong_weights_are_caught(monkeypatch):
 
 
 def test_fully_collapsed_sampler(monkeypatch):
-    tester = tester_of(models.slda, stories.tiny()[1], collapse="topics", num_topics=3)
+    tester = made_tester(models.slda, stories.tiny()[1], collapse="topics", num_topics=3)
     row = row_of(tester, "z")
     assert row["passes"] and row["block"] == "fully collapsed sampler" and row["sites"] == "z, theta, beta"
     right = CollapsedBlock._token
@@ -185,6 +185,7 @@ def test_what_no_block_serves_goes_to_nuts(story, counts, site):
 
 def test_forms_that_a_block_does_not_serve_are_refused():
     """A Dirichlet read elsewhere, a normal that enters a scale, a scale of another form, and a shape of its own."""
+
     def odd(corpus, y=None):
         share = numpyro.sample("share", dist.Dirichlet(jnp.ones(3)))
         level = numpyro.sample("level", dist.Normal(0, 1))

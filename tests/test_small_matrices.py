@@ -17,7 +17,9 @@ def test_roots_and_their_slopes_are_lapacks(size):
     single = [jnp.asarray(part, jnp.float32) for part in (matrices, direction)]
     roots, moves = jax.jit(lambda m, d: jax.jvp(cholesky, (m,), (d,)))(*single)
     np.testing.assert_allclose(roots, np.linalg.cholesky(matrices), atol=1e-4)
-    expected = (np.linalg.cholesky(matrices + 1e-6 * direction) - np.linalg.cholesky(matrices - 1e-6 * direction)) / 2e-6
+    expected = (
+        np.linalg.cholesky(matrices + 1e-6 * direction) - np.linalg.cholesky(matrices - 1e-6 * direction)
+    ) / 2e-6
     np.testing.assert_allclose(moves, expected, atol=2e-3)
     weights = rng.normal(size=roots.shape)
     slope = jax.jit(jax.grad(lambda m: (jnp.asarray(weights, jnp.float32) * cholesky(m)).sum()))(single[0])
