@@ -108,3 +108,30 @@ def test_the_scale_of_a_coefficient_has_the_law_of_its_paper():
     for column, e, scale in zip(np.asarray(draws, float).T, np.abs(eta), nu, strict=True):
         known = stats.geninvgauss(0.5, e / scale, scale=e * scale)
         assert stats.kstest(1 / column, known.cdf).pvalue > 1e-7
+
+
+def test_forms_without_an_augmentation_are_refused():
+    """Sites of documents, a number that all classes or documents share, mixtures that are no prior or not normal, weights."""
+    parts = dist.Categorical(jnp.array([0.4, 0.6]))
+
+    def odd(corpus, y=None):
+        normal, ends = dist.Normal(0, 1), jnp.array([-1.0, 1.0])
+        wide = numpyro.sample("wide", normal.expand([3]).to_event(1))
+        mixed, level, weighed, bare = (numpyro.sample(name, normal) for name in ("mixed", "level", "weighed", "bare"))
+        heavy = numpyro.sample("heavy", dist.MixtureSameFamily(parts, dist.StudentT(3.0, ends, 1.0)))
+        good = numpyro.sample("good", dist.MixtureSameFamily(parts, dist.Normal(ends, 1.0)))
+        with numpyro.plate("documents", corpus.num_documents):
+            effect = numpyro.sample("effect", normal)
+            numpyro.sample("y", dist.StudentT(3.0, effect, 1.0), obs=y)
+            numpyro.sample("one", dist.Categorical(logits=y[:, None] * wide + level), obs=jnp.asarray(y > 0, int))
+            numpyro.sample("five", dist.Bernoulli(logits=bare), obs=jnp.asarray(y > 0, int))
+            numpyro.sample("two", dist.MixtureSameFamily(parts, dist.Normal(mixed + ends, 1.0)), obs=y)
+            numpyro.sample("three", dist.Normal(level + heavy + good, 1.0), obs=y)
+            with numpyro.handlers.scale(scale=2.0):
+                numpyro.sample("four", dist.StudentT(3.0, weighed, 1.0), obs=y)
+
+    reading = read(odd, WORDS, np.array([0.3, -0.2, 1.0, 0.5, -1.0, 0.1]), {})
+    small = few(reading)
+    for refused in (["effect"], ["wide", "level"], ["mixed"], ["heavy"], ["level"], ["weighed"], ["bare"]):
+        assert not AugmentedBlock.recognise(reading, refused, small), refused
+    assert AugmentedBlock.recognise(reading, ["wide"], small) and AugmentedBlock.recognise(reading, ["good"], small)
