@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
+from typing import NamedTuple
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -13,7 +17,7 @@ from numpyro.infer import NUTS
 from topiczoo import inference, models
 from topiczoo.inference import augmentation, gibbs_engine, ratio_tests, sweep
 from topiczoo.inference.augmented_block import AugmentedBlock
-from topiczoo.inference.blocks import DirichletBlock, GaussianBlock, LabelBlock, ScaleBlock, few
+from topiczoo.inference.blocks import BlockState, DirichletBlock, GaussianBlock, LabelBlock, ScaleBlock, few
 from topiczoo.inference.gibbs_engine import choose_blocks
 from topiczoo.inference.reading import read
 from topiczoo.inference.topic_blocks import CollapsedBlock, TopicBlock
@@ -216,3 +220,77 @@ def test_linked_documents_are_refused_by_name(story):
 def test_a_discrete_latent_nobody_owns_is_refused_by_name():
     with pytest.raises(ValueError, match="Nobody owns the discrete site 'switch'"):
         choose_blocks(read(stories.global_switch, *stories.small(), {}))
+
+
+def test_theta_is_integrated_out_only_where_words_alone_read_it():
+    def story(kind):
+        def words(corpus, y=None):
+            shape = [] if kind == "one for all" else [corpus.num_documents]
+            with numpyro.plate_stack("documents", shape):
+                theta = numpyro.sample("theta", dist.Dirichlet(jnp.full(2, 0.5)))
+            if kind == "remembered":
+                numpyro.deterministic("share", theta[:, 0])
+            given = theta[..., ::-1] if kind == "turned" else jnp.broadcast_to(theta, (corpus.num_documents, 2))
+            beta = stories.topics(corpus, 2)
+            if kind == "in topics":
+                beta = beta * theta[0, 0] + (1 - theta[0, 0]) / corpus.num_terms
+            models.draw_words(corpus, theta if kind in ("plain", "remembered", "in topics") else given, beta)
+
+        return words
+
+    for kind in ("plain", "one for all", "remembered", "turned", "in topics"):
+        reading = read(story(kind), stories.tiny()[0], None, {})
+        assert gibbs_engine.theta_can_be_integrated_out(reading) == (kind == "plain"), kind
+    reading = read(stories.response_reads_theta, *stories.tiny(), {})
+    assert not gibbs_engine.theta_can_be_integrated_out(reading)
+
+
+@pytest.mark.parametrize("story", [models.lda, stories.learned_alpha], ids=lambda s: s.__name__)
+def test_theta_is_drawn_where_its_own_prior_is_unknown(story):
+    """Though nobody stores its draws."""
+    responses = (None,) if story is models.lda else stories.tiny()[1:]
+    plan = choose_blocks(read(story, stories.tiny()[0], *responses, {"num_topics": 2}), draw_theta=False)
+    assert plan.blocks[-1].draw_theta == (story is stories.learned_alpha)
+
+
+class State(NamedTuple):
+    """What a composite kernel hands on."""
+
+    block_states: tuple
+
+
+def test_running_sums_are_read_and_cleared_block_by_block(tester):
+    """Beside a kernel of NumPyro's own, which has none."""
+    state = State((
+        BlockState({"a": jnp.array([1.0, 2.0])}, {"a": jnp.array([3.0, 4.0])}, None, {}), (1, 2),
+        BlockState({"b": jnp.array(5.0)}, {"b": jnp.array(6.0)}, None, {}),
+    ))  # fmt: skip
+    assert jax.tree.map(np.ndarray.tolist, jax.tree.map(np.asarray, gibbs_engine.totals(state))) == {
+        "a": [3.0, 4.0],
+        "b": 6.0,
+    }
+    assert {name: value.tolist() for name, value in tester.plan.constrain(state).items()} == {"a": [1.0, 2.0], "b": 5.0}
+    cleared = gibbs_engine.reset_totals(state)
+    assert [value.tolist() for value in gibbs_engine.totals(cleared).values()] == [[0.0, 0.0], 0.0]
+    assert cleared.block_states[0].z is state.block_states[0].z and cleared.block_states[1] == (1, 2)
+
+
+def test_divergences_are_warned_of_by_chain():
+    diverging = np.zeros((3, 100), bool)
+    diverging[1, :5] = True
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gibbs_engine._warn_of_divergences({"diverging": diverging})  # not more than one in twenty
+        gibbs_engine._warn_of_divergences({"lp": np.zeros((3, 100))})
+    diverging[1, :6] = True
+    with pytest.warns(UserWarning, match="6% of the draws of chain 1 diverged"):
+        gibbs_engine._warn_of_divergences({"diverging": diverging})
+
+
+def test_a_check_is_made_on_few_documents_and_few_of_their_words():
+    """All documents are there, each with its own terms, no more of one than it has, and the vocabulary stays."""
+    corpus, _ = stories.small()
+    short = ratio_tests._shortened(corpus, 4)
+    np.testing.assert_array_equal(short.lengths, np.minimum(corpus.lengths, 4))
+    assert (short.counts.toarray() <= corpus.counts.toarray()).all()
+    assert list(short.vocabulary) == list(corpus.vocabulary) and list(short.names) == list(corpus.names)

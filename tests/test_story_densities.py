@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 from numpyro import handlers
 from scipy import stats
@@ -14,7 +16,7 @@ from scipy.special import expit, log_softmax
 
 from topiczoo import models
 from topiczoo.corpora import Corpus
-from topiczoo.inference.running import Story, log_prob, run, total
+from topiczoo.inference.running import Answer, Story, log_prob, run, total
 from topiczoo.models import RESPONSES
 
 COUNTS = np.array([[2, 1, 0], [0, 1, 3], [1, 0, 1], [0, 0, 2]])
@@ -258,3 +260,57 @@ def test_the_classes_own_topics_leak():
         "theta": sum(stats.dirichlet.logpdf(row, concentration[c]) for row, c in zip(theta, y, strict=True)),
         "z": np.log(theta[DOCUMENT, z]).sum(), "w": np.log(beta[z, TERM]).sum(),
     })  # fmt: skip
+
+
+def test_a_density_that_the_story_weighs_is_weighed():
+    def weighed(corpus, y=None):
+        with numpyro.handlers.scale(scale=2.5):
+            level = numpyro.sample("level", dist.Normal(0, 1))
+        with numpyro.plate("documents", corpus.num_documents):
+            numpyro.sample("y", dist.Normal(level, 0.7), obs=y)
+
+    found = densities(weighed, REAL, {"level": 0.4})
+    assert_densities(found, {"level": 2.5 * stats.norm.logpdf(0.4), "y": np.nansum(stats.norm.logpdf(REAL, 0.4, 0.7))})
+    trace = run(Story(weighed, {}), CORPUS, jnp.asarray(REAL), {"level": 0.4})
+    np.testing.assert_allclose(total(trace), sum(found.values()), rtol=1e-6)
+    np.testing.assert_allclose(total(trace, ["y"]), found["y"], rtol=1e-6)
+
+
+def test_an_answer_gives_the_predictors_in_the_order_of_asking():
+    """Two predictors of one zbar: their coefficients are remembered, and what is given comes in their place."""
+    seen = {}
+
+    def asking(corpus, y=None):
+        zbar = models.draw_words(corpus, jnp.asarray(THETA), jnp.asarray(BETA))
+        seen["x"] = [zbar @ jnp.asarray(ETA), zbar @ jnp.asarray(WIDE)]
+
+    answer = Answer(jnp.asarray(ZBAR))
+    run(Story(asking, {}), CORPUS, None, {}, answer)
+    np.testing.assert_allclose(seen["x"][0], ZBAR @ ETA, rtol=1e-5)
+    np.testing.assert_allclose(seen["x"][1], ZBAR @ WIDE, rtol=1e-5)
+    np.testing.assert_allclose(answer.coefficients[0], ETA)
+    np.testing.assert_allclose(answer.coefficients[1], WIDE)
+    assert answer.linear and answer.calls == 1 and answer.label is None
+    np.testing.assert_allclose(answer.theta, THETA)
+    given = [np.full(4, 7.0), np.full((4, 3), 8.0)]
+    answer = Answer(lambda theta: theta, given)
+    run(Story(asking, {}), CORPUS, None, {}, answer)
+    assert seen["x"][0] is given[0] and seen["x"][1] is given[1]
+    np.testing.assert_allclose(answer.zbar, THETA)
+
+
+def test_zbar_that_is_not_multiplied_is_an_array():
+    """Whatever a story does with it; the engine learns that the response is not linear."""
+
+    def bent(corpus, y=None):
+        zbar = models.draw_words(corpus, jnp.asarray(THETA), jnp.asarray(BETA))
+        found.append(
+            [1 - zbar, zbar - 1, zbar**2, zbar / 2, 2 / (1 + zbar), -zbar, zbar[:, 0], zbar.sum(1), 3 * zbar, len(zbar)]
+        )
+
+    found, answer = [], Answer(jnp.asarray(ZBAR))
+    run(Story(bent, {}), CORPUS, None, {}, answer)
+    expected = [1 - ZBAR, ZBAR - 1, ZBAR**2, ZBAR / 2, 2 / (1 + ZBAR), -ZBAR, ZBAR[:, 0], ZBAR.sum(1), 3 * ZBAR, 4]
+    for mine, theirs in zip(found[0], expected, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-6)
+    assert not answer.linear and answer.coefficients == []
