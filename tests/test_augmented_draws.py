@@ -29,7 +29,7 @@ from topiczoo.models import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgain
 from topiczoo.models.distributions import BernoulliProbit
 
 FAR, LEVEL = 6.0, 1e-7
-STARTS = 12_000
+STARTS = 10_000
 DOCUMENTS = 7
 DESIGN = np.array([[1, 1.2], [1, -0.4], [1, 0.3], [1, -1.5], [1, 0.8], [1, 2.0], [1, 0.1]])
 SEEN = np.array([1, 1, 1, 0, 1, 1, 1], bool)  # whom a mask of the story leaves in, where it has one
@@ -71,7 +71,7 @@ def laplace_prior(rng, *shape):
 
 
 def spike_prior(rng, *shape):
-    slab = rng.random(shape) < 0.4
+    slab = rng.random(shape) < 0.15
     return np.where(slab, rng.normal(-0.3, 1.5, shape), rng.normal(0, 0.2, shape))
 
 
@@ -81,7 +81,7 @@ def t_prior(rng, *shape):
 
 NORMAL, LAPLACE, STUDENT = dist.Normal(0, 1.3), dist.Laplace(0.2, 0.6), dist.StudentT(4.0, 0.1, 0.8)
 SPIKE = dist.MixtureSameFamily(
-    dist.Categorical(jnp.array([0.6, 0.4])), dist.Normal(jnp.array([0.0, -0.3]), jnp.array([0.2, 1.5]))
+    dist.Categorical(jnp.array([0.85, 0.15])), dist.Normal(jnp.array([0.0, -0.3]), jnp.array([0.2, 1.5]))
 )
 REAL = [0.9, 0.4, NAN, -1.4, 1.2, 1.5, 0.3]
 # name: prior and its draws, response as a distribution and as log p(y | x), and y
@@ -133,7 +133,7 @@ def exact_draws(draw_prior, shape, predictor, log_likelihood, y):
     while sum(map(len, found)) < STARTS:
         eta = draw_prior(rng, 100_000, *shape)
         logs = log_likelihood(y, predictor(eta)[:, labelled]).sum(1)
-        bound = logs.max() + 0.3 if bound is None else bound
+        bound = logs.max() + 0.2 if bound is None else bound
         assert logs.max() <= bound
         found.append(eta[np.log(rng.random(len(eta))) < logs - bound])
     return np.concatenate(found)[:STARTS]

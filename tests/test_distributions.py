@@ -93,10 +93,10 @@ def test_dirichlet():
         law = stats.beta(concentration[row, 1], total - concentration[row, 1])
         assert_law(draws[:, row, 1], law.cdf)
     many = np.asarray(
-        jax.jit(dirichlet)(jax.random.key(1), jnp.full((2000, 500), 0.01)), float
+        jax.jit(dirichlet)(jax.random.key(1), jnp.full((500, 500), 0.01)), float
     )  # mass sits on few terms
     squares = (many**2).sum(1)
-    assert abs(squares.mean() - 0.01 * 1.01 * 500 / (5 * 6)) * np.sqrt(2000) < FAR * squares.std()
+    assert abs(squares.mean() - 0.01 * 1.01 * 500 / (5 * 6)) * np.sqrt(500) < FAR * squares.std()
 
 
 def test_polya_gamma_has_the_known_laplace_transform_and_moments():

@@ -136,7 +136,7 @@ def test_numbers_are_learned_and_predicted(margin):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("margin", "weight"), [("classes", 1e-6), ("classes", 1e6)])
+@pytest.mark.parametrize(("margin", "weight"), [("classes", 1e6)])
 def test_extreme_weights_stay_finite(margin, weight):
     corpus, y = planted(margin)
     fit = inference.gibbs(medlda, corpus, y, margin=margin, num_topics=3, weight=weight, **EVERY[margin], **QUICK)
