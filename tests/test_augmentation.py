@@ -49,7 +49,7 @@ def of_words(name):
         return slda_glm, settings, normal_prior, (2,), lambda eta: 0.3 - 2 * eta @ ZBAR.T, likelihood, y
     if name == "softmax":
         settings |= {"response": lambda x: dist.Categorical(logits=1.5 * x + jnp.asarray(SHIFT)), "outputs": 3}
-        y = [0, 2, NAN, 1, 2, 0]
+        y = [0, 2, NAN, 1, NAN, 0]
         return slda_glm, settings, normal_prior, (2, 3), lambda eta: 1.5 * ZBAR @ eta + SHIFT, softmax, y
     settings = {"num_topics": 2, "response": "probit", "outputs": 2, "prior": off_centre, "sigma": 0.8}
     y = np.array([[1, 0], [0, 0], [1, 1], [0, NAN], [1, 0], [0, 1]])

@@ -29,7 +29,7 @@ from topiczoo.models import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgain
 from topiczoo.models.distributions import BernoulliProbit
 
 FAR, LEVEL = 6.0, 1e-7
-STARTS = 10_000
+STARTS = 8_000
 DOCUMENTS = 7
 DESIGN = np.array([[1, 1.2], [1, -0.4], [1, 0.3], [1, -1.5], [1, 0.8], [1, 2.0], [1, 0.1]])
 SEEN = np.array([1, 1, 1, 0, 1, 1, 1], bool)  # whom a mask of the story leaves in, where it has one
