@@ -158,6 +158,9 @@ def test_means_of_responses_are_the_inverse_link():
 REAL = np.array([0.4, np.nan, -0.2, 1.3])
 
 
+NEAR = np.array([0.03, -1.1])  # one coefficient in the spike, one in the slab
+
+
 def spike_and_slab(eta, nu, inclusion):
     parts = (1 - inclusion) * stats.norm.pdf(eta, 0, 0.05 * nu) + inclusion * stats.norm.pdf(eta, 0, nu)
     return np.log(parts).sum()
@@ -166,22 +169,22 @@ def spike_and_slab(eta, nu, inclusion):
 @pytest.mark.parametrize(
     ("settings", "own", "expected"),
     [
-        ({}, {"nu": 0.8}, {"nu": stats.invgamma.logpdf(0.8, 2), "eta": stats.laplace.logpdf(ETA, 0, 0.8).sum()}),
-        ({"nu": 0.5}, {}, {"eta": stats.laplace.logpdf(ETA, 0, 0.5).sum()}),
+        ({}, {"nu": 0.8}, {"nu": stats.invgamma.logpdf(0.8, 2), "eta": stats.laplace.logpdf(NEAR, 0, 0.8).sum()}),
+        ({"nu": 0.5}, {}, {"eta": stats.laplace.logpdf(NEAR, 0, 0.5).sum()}),
         ({"prior": "horseshoe"}, {"nu": 0.8, "local": np.array([0.5, 2.0])},
          {"nu": stats.halfcauchy.logpdf(0.8), "local": stats.halfcauchy.logpdf([0.5, 2.0]).sum(),
-          "eta": stats.norm.logpdf(ETA, 0, 0.8 * np.array([0.5, 2.0])).sum()}),
+          "eta": stats.norm.logpdf(NEAR, 0, 0.8 * np.array([0.5, 2.0])).sum()}),
         ({"prior": "spike_and_slab"}, {"inclusion": 0.3},
-         {"inclusion": stats.beta.logpdf(0.3, 1, 4), "eta": spike_and_slab(ETA, 2.0, 0.3)}),
+         {"inclusion": stats.beta.logpdf(0.3, 1, 4), "eta": spike_and_slab(NEAR, 2.0, 0.3)}),
         ({"prior": "spike_and_slab", "nu": 0.9}, {"inclusion": 0.3},
-         {"inclusion": stats.beta.logpdf(0.3, 1, 4), "eta": spike_and_slab(ETA, 0.9, 0.3)}),
-        ({"prior": "dense"}, {}, {"eta": stats.norm.logpdf(ETA, 0, 2).sum()}),
-        ({"prior": "dense", "nu": 0.7}, {}, {"eta": stats.norm.logpdf(ETA, 0, 0.7).sum()}),
+         {"inclusion": stats.beta.logpdf(0.3, 1, 4), "eta": spike_and_slab(NEAR, 0.9, 0.3)}),
+        ({"prior": "dense"}, {}, {"eta": stats.norm.logpdf(NEAR, 0, 2).sum()}),
+        ({"prior": "dense", "nu": 0.7}, {}, {"eta": stats.norm.logpdf(NEAR, 0, 0.7).sum()}),
     ],
 )  # fmt: skip
 def test_sparse_coefficients(settings, own, expected):
-    found = densities(models.sstm, REAL, {**GIVEN, "eta": ETA, "sigma": 0.6, **own}, **WORDS, **settings)
-    of_y = {"sigma": stats.halfnorm.logpdf(0.6), "y": np.nansum(stats.norm.logpdf(REAL, ZBAR @ ETA, 0.6))}
+    found = densities(models.sstm, REAL, {**GIVEN, "eta": NEAR, "sigma": 0.6, **own}, **WORDS, **settings)
+    of_y = {"sigma": stats.halfnorm.logpdf(0.6), "y": np.nansum(stats.norm.logpdf(REAL, ZBAR @ NEAR, 0.6))}
     assert_densities(found, TOPICS | of_y | expected)
 
 
