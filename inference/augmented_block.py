@@ -43,7 +43,7 @@ class AugmentedBlock(Block):
         }
         self.others = sorted(children - set(self.augmented))
         classes = any(augmentation.columns for augmentation in self.augmented.values())
-        self.columns = reading.latent[self.sites[0]].shape[-1] if classes else 1
+        self.columns = (1, *reading.latent[self.sites[0]].shape)[-1] if classes else 1
         self.classes = classes
         self.direct = self._reads_one_predictor()
 
@@ -187,10 +187,20 @@ class AugmentedBlock(Block):
         if block.classes and not all(site.shape[-1:] == (block.columns,) for site in latent):
             return False
         flat, _ = ravel_pytree(block._part(few.values, 0))
-        if flat.size > MAX_GAUSSIAN:
+        if flat.size > MAX_GAUSSIAN or not block._has_a_location_each(few):
             return False
         found, expected = jax.jit(block._ratios)(few)
         return np.allclose(found, expected, rtol=1e-3, atol=1e-3 * max(1.0, float(np.abs(expected).max())))
+
+    def _has_a_location_each(self, few: Few) -> bool:
+        """Whether each value has an x of its own; one that a plate repeats has not."""
+
+        def shapes() -> tuple[dict, dict]:
+            trace = self._trace(few.values, few.corpus, few.y)
+            return self._locations(trace, list(self.augmented), 0), {n: trace[n]["value"] for n in self.augmented}
+
+        found, values = jax.eval_shape(shapes)
+        return all(found[name].shape == values[name].shape for name in found)
 
     def _ratios(self, few: Few) -> tuple[jax.Array, jax.Array]:
         """Log ratios of the law at two places, by the block and by the story, for each column."""

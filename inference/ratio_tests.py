@@ -82,7 +82,7 @@ class _Tester:
         keys = jax.random.split(jax.random.key(seed), 2)
         feasible = jax.jit(lambda key: self._sites(run(reading.story, self.explicit, self.y, {}, key=key)))
         self.here, self.there = feasible(keys[0]), feasible(keys[1])
-        self.joint = jax.jit(self._joint)
+        self.joint, self.laid = jax.jit(self._joint), jax.jit(self._blocked)
 
     @staticmethod
     def _sites(trace: dict) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class _Tester:
         errors, scale = [], 0.0
         for values, other in ((self.here, self.there), (self.there, self.here)):
             moved = {**values, **{site: other[site] for site in block.sites}}
-            laid = self._blocked(values)
+            laid = self.laid(values)
             found = conditional({site: moved[site] for site in block.sites}, laid)
             found = found - conditional({site: values[site] for site in block.sites}, laid)
             expected = (self.joint(moved) - self.joint(values)).sum()
@@ -154,7 +154,7 @@ class _Tester:
         assert num_topics is not None
         marginal = jax.jit(jax.vmap(self._marginal(block), in_axes=(None, 0)))
         errors = []
-        laid = self._blocked(self.here)
+        laid = self.laid(self.here)
         for token in range(document.size):
             candidates = jnp.tile(self.here["z"], (num_topics, 1)).at[:, token].set(jnp.arange(num_topics))
             expected = marginal(self.here, candidates)

@@ -1,4 +1,4 @@
-"""Margins: their densities, the identity behind their auxiliary variables, and the blocks that use them."""
+"""Margins: their densities and laws of new classes, the blocks that use them, and what is refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from scipy import integrate, stats
 
 from topiczoo import inference
 from topiczoo.corpora import Corpus
-from topiczoo.inference.augmentation import AUGMENTED
 from topiczoo.models import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgainstAll, draw_words, medlda
 
 NUMBERS = {"regression": {}, "partial": {}}
@@ -54,6 +53,7 @@ def loss(name, y, scores, cost, epsilon=0.2):
 
 @pytest.mark.parametrize(("name", "make"), [("classes", MultiClassHinge), ("one", OneAgainstAll), ("binary", Hinge)])
 def test_a_class_has_the_log_density_of_its_loss_and_the_law_of_its_normalised_density(name, make):
+    """Shares of 20,000 draws at 6 standard errors: 120 comparisons, a right program fails with probability 3e-7."""
     rng = np.random.default_rng(0)
     scores = rng.normal(0, 2, 30) if name == "binary" else rng.normal(0, 2, (30, 4))
     classes = np.arange(2 if name == "binary" else 4)
@@ -61,50 +61,45 @@ def test_a_class_has_the_log_density_of_its_loss_and_the_law_of_its_normalised_d
     found = np.stack([np.asarray(fn.log_prob(jnp.full(30, c))) for c in classes], 1)
     expected = np.array([[-0.7 * loss(name, c, row, 1.5) for c in classes] for row in scores])
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    normaliser = np.log(np.exp(expected).sum(1))
+    np.testing.assert_allclose(fn.log_normaliser, normaliser, rtol=1e-4, atol=1e-4)
+    share = np.exp(expected - normaliser[:, None])
+    probs = np.asarray(fn.probs)
+    np.testing.assert_allclose(np.stack([1 - probs, probs], 1) if name == "binary" else probs, share, atol=1e-5)
     draws = np.asarray(fn.sample(jax.random.key(0), (20_000,)))
-    share = np.exp(expected) / np.exp(expected).sum(1, keepdims=True)
-    np.testing.assert_allclose([(draws == c).mean(0) for c in classes], share.T, atol=0.02)
+    shares = np.stack([(draws == c).mean(0) for c in classes], 1)
+    assert (np.abs(shares - share) <= 6 * np.sqrt(share * (1 - share) / 20_000) + 1e-4).all()
+    assert np.abs(np.corrcoef(draws.T) - np.eye(30)).max() < 6 / np.sqrt(20_000)
 
 
-@pytest.mark.parametrize(("weight", "epsilon"), [(1.0, 0.5), (20.0, 1e-3), (0.3, 0.0)])
-def test_the_tube_is_a_density_and_draws_have_it(weight, epsilon):
-    fn = EpsilonInsensitive(0.3, weight, epsilon)
-    reach = 0.3 + epsilon + 40 / weight
-    whole, _ = integrate.quad(lambda y: np.exp(float(fn.log_prob(y))), 0.6 - reach, reach, points=[0.3], limit=200)
-    np.testing.assert_allclose(whole, 1, rtol=1e-3)
+def test_a_class_that_shares_the_best_score_has_no_margin():
+    scores = jnp.array([[1.0, 1.0, 0.0], [2.0, -1.0, 2.0]])
+    found = np.stack([MultiClassHinge(scores, 1.0, 0.5).log_prob(jnp.full(2, c)) for c in range(3)], 1)
+    np.testing.assert_allclose(found, [[-0.5, -0.5, -1.5], [-0.5, -3.5, -0.5]], atol=1e-6)
+
+
+def test_the_tube_is_a_density_and_draws_have_it():
+    """Kolmogorov-Smirnov at 1e-7, moments against quadrature."""
+    weight, epsilon = np.array([1.0, 20.0, 0.3]), np.array([0.5, 1e-3, 0.0])
+    fn = EpsilonInsensitive(0.3, jnp.asarray(weight, jnp.float32), jnp.asarray(epsilon, jnp.float32))
     draws = np.asarray(fn.sample(jax.random.key(0), (20_000,)), float)
-    np.testing.assert_allclose(draws.var(), fn.variance, rtol=0.1)
-    # beyond epsilon the error is exponential
-    beyond = np.abs(draws - 0.3)[np.abs(draws - 0.3) > epsilon] - epsilon
-    assert stats.kstest(beyond * weight, "expon").pvalue > 1e-4
-    inside = epsilon / (epsilon + 1 / weight)
-    assert abs(1 - len(beyond) / len(draws) - inside) < 4 * np.sqrt(inside * (1 - inside) / len(draws)) + 1e-9
+    places = np.array([-2.0, 0.25, 0.29, 0.31, 0.9, 3.0])[:, None]
+    height = np.exp(-weight * np.maximum(0, np.abs(places - 0.3) - epsilon)) / (2 * epsilon + 2 / weight)
+    np.testing.assert_allclose(fn.log_prob(jnp.asarray(places, jnp.float32)), np.log(height), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(fn.mean, 0.3, rtol=1e-5)
+    for i, (w, e) in enumerate(zip(weight, epsilon, strict=True)):
+        # the distance from the middle: flat up to epsilon, exponential beyond
+        inside = e / (e + 1 / w)
+        far = np.abs(draws[:, i] - 0.3)
+        law = np.where(far < e, inside * far / max(e, 1e-9), 1 - (1 - inside) * np.exp(-w * np.maximum(far - e, 0)))
+        assert stats.kstest(law, "uniform").pvalue > 1e-7
+        assert abs((draws[:, i] > 0.3).mean() - 0.5) < 6 * 0.5 / np.sqrt(20_000)
+        tail = integrate.quad(lambda r, w=w, e=e: r**2 * np.exp(-w * (r - e)), e, e + 60 / w)[0]
+        np.testing.assert_allclose(fn.variance[i], (e**3 / 3 + tail) / (e + 1 / w), rtol=1e-4)
 
 
-@pytest.mark.parametrize("zeta", [-2.0, 0.01, 3.0])
-@pytest.mark.parametrize("weight", [0.4, 2.0, 30.0])
-def test_a_hinge_is_a_normal_averaged_over_its_auxiliary_variable(zeta, weight):
-    c = weight / 2
-
-    def joint(scale):
-        exponent = -((scale + c * zeta) ** 2) / (2 * scale)  # as a share of the hinge, which may be 1e-40
-        return np.exp(exponent + weight * max(0, zeta)) / np.sqrt(2 * np.pi * scale)
-
-    middle = max(c * abs(zeta), 1.0)
-    found = sum(integrate.quad(joint, *ends, limit=400)[0] for ends in ((0, middle), (middle, np.inf)))
-    np.testing.assert_allclose(found, 1, rtol=1e-5)
-
-
-@pytest.mark.parametrize("weight", [0.5, 4.0])
-def test_the_auxiliary_variable_has_the_law_that_the_identity_gives(weight):
-    fn, c, zeta = Hinge(jnp.full(20_000, 0.2), weight, 1.0), weight / 2, 0.8
-    draws = AUGMENTED[Hinge].draw(jax.random.key(0), fn, jnp.ones(20_000), 0)[0]
-    # lambda is GIG(1/2, 1, (c zeta)^2)
-    law = stats.geninvgauss(0.5, c * zeta, scale=c * zeta)
-    assert stats.kstest(1 / np.asarray(draws, float), law.cdf).pvalue > 1e-4
-
-
-@each(EVERY)
+@pytest.mark.slow
+@pytest.mark.parametrize("margin", ["regression", "one_against_all"])
 def test_every_block_has_the_storys_conditional(margin):
     corpus, y = planted(margin)
     y[::9] = np.nan
@@ -114,7 +109,8 @@ def test_every_block_has_the_storys_conditional(margin):
     assert served["eta"] == "normal draw given auxiliary variables", table.to_string()
 
 
-@each(CLASSES)
+@pytest.mark.slow
+@pytest.mark.parametrize("margin", ["binary", "classes"])
 def test_classes_are_learned_and_predicted(margin):
     corpus, y = planted(margin, 120)
     names = np.array(["a", "b", "c"])[y.astype(int)]
@@ -130,7 +126,8 @@ def test_classes_are_learned_and_predicted(margin):
         assert chosen.errors(corpus[90:], names[90:])["error"].iloc[-1] < 0.15
 
 
-@each(NUMBERS)
+@pytest.mark.slow
+@pytest.mark.parametrize("margin", ["partial"])
 def test_numbers_are_learned_and_predicted(margin):
     corpus, y = planted(margin, 120)
     fit = inference.gibbs(medlda, corpus[:90], y[:90], margin=margin, num_topics=4, weight=4.0, **QUICK)
@@ -139,8 +136,7 @@ def test_numbers_are_learned_and_predicted(margin):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("weight", [1e-6, 1e6])
-@pytest.mark.parametrize("margin", ["partial", "binary", "classes"])
+@pytest.mark.parametrize(("margin", "weight"), [("classes", 1e6)])
 def test_extreme_weights_stay_finite(margin, weight):
     corpus, y = planted(margin)
     fit = inference.gibbs(medlda, corpus, y, margin=margin, num_topics=3, weight=weight, **EVERY[margin], **QUICK)

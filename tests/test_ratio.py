@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import warnings
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 import stories
+from numpyro.infer import NUTS
 
 from topiczoo import inference, models
-from topiczoo.inference import sweep
-from topiczoo.inference.blocks import DirichletBlock
+from topiczoo.inference import augmentation, gibbs_engine, ratio_tests, sweep
+from topiczoo.inference.augmented_block import AugmentedBlock
+from topiczoo.inference.blocks import BlockState, DirichletBlock, GaussianBlock, LabelBlock, ScaleBlock, few
 from topiczoo.inference.gibbs_engine import choose_blocks
 from topiczoo.inference.reading import read
+from topiczoo.inference.topic_blocks import CollapsedBlock, TopicBlock
+from topiczoo.models.gig import GeneralizedInverseGaussian
 
 
 def run_check(story, counts=False, **arguments):
@@ -18,84 +30,262 @@ def run_check(story, counts=False, **arguments):
     return inference.check(story, corpus, *responses, num_documents=3, num_tokens=4, **arguments)
 
 
-@pytest.mark.parametrize("story", [models.lda, models.slda, models.mixture, *stories.REAL], ids=lambda s: s.__name__)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "story",
+    [stories.random_effect, stories.squared_shares, stories.mean_and_scale, stories.latent_below,
+     stories.response_reads_theta, stories.learned_alpha, stories.negative_binomial],
+    ids=lambda s: s.__name__,
+)  # fmt: skip
 def test_every_block_is_the_conditional_of_the_story(story):
-    arguments = {"num_topics": 3} if story.__module__.startswith("topiczoo") else {}
-    table = run_check(story, **arguments)
+    table = run_check(story, counts=story is stories.negative_binomial)
     assert table["passes"].all(), table.to_string()
 
 
-@pytest.mark.parametrize("story", stories.COUNTS, ids=lambda s: s.__name__)
-def test_counted_responses_need_no_new_code(story):
-    table = run_check(story, counts=True)
-    assert table["passes"].all(), table.to_string()
-
-
-@pytest.mark.parametrize("story", [models.lda, models.slda], ids=lambda s: s.__name__)
-def test_fully_collapsed_sampler(story):
-    table = run_check(story, num_topics=3, collapse="topics")
-    assert "fully collapsed sampler" in set(table["block"])
-    assert table["passes"].all(), table.to_string()
-
-
-def test_wrong_exponent_in_the_response_is_caught(monkeypatch):
-    right = sweep.BlockSweep.response
-    monkeypatch.setattr(sweep.BlockSweep, "response", lambda self, lanes: 2 * right(self, lanes))
-    table = run_check(models.slda, num_topics=3)
-    assert list(table["passes"]) == [True, True, True, False], table.to_string()
-
-
-def test_forgotten_count_is_caught(monkeypatch):
-    right = sweep.BlockSweep.move
-
-    def forgetful(self, lanes, topic, step):
-        return right(self, lanes, topic, abs(step))
-
-    monkeypatch.setattr(sweep.BlockSweep, "move", forgetful)
-    assert not run_check(models.lda, num_topics=3)["passes"].all()
-
-
-def test_wrong_prior_is_caught(monkeypatch):
-    right = DirichletBlock.conditional
-
-    def wrong(self, values, corpus, y):
-        conditional = right(self, values, corpus, y)
-        return type(conditional)(conditional.concentration + 1)
-
-    monkeypatch.setattr(DirichletBlock, "conditional", wrong)
-    assert not run_check(models.lda, num_topics=3)["passes"].all()
-
-
-def served(story, counts=False, **arguments):
-    corpus, y = stories.small(counts)
-    responses = None if story in (models.lda, models.mixture) else y
-    return choose_blocks(read(story, corpus, responses, arguments)).describe()
-
-
-def test_blocks_are_chosen_by_what_the_story_says():
-    assert served(models.slda) == {
-        "beta": "Dirichlet draw", "eta": "normal draw", "sigma": "generalised inverse Gaussian draw",
-        "z": "topic sweep, theta integrated out", "theta": "topic sweep, theta integrated out",
+def test_theta_that_is_no_dirichlet_is_kept_and_drawn_by_nuts():
+    table = run_check(stories.logistic_normal)
+    served = {site: row.block for row in table.itertuples() for site in row.sites.split(", ")}
+    assert served == {
+        "beta": "Dirichlet draw", "eta": "normal draw", "z": "topic sweep given theta", "logits": "NUTS given the rest"
     }  # fmt: skip
-    assert served(stories.asymmetric_alpha)["variance"] == "generalised inverse Gaussian draw"
-    assert served(stories.student_t)["eta"] == "normal draw given auxiliary variables"
-    assert served(stories.laplace_eta)["eta"] == "normal draw given auxiliary variables"
-    assert served(stories.poisson, counts=True)["eta"] == "NUTS given the rest"
-    assert served(stories.random_effect)["effect"] == "NUTS given the rest"
-    assert served(stories.learned_alpha)["alpha"] == "NUTS given the rest"
+    assert table["passes"].all(), table.to_string()
 
 
-@pytest.mark.parametrize("story", [stories.response_reads_theta, stories.logistic_normal], ids=lambda s: s.__name__)
-def test_theta_that_cannot_be_integrated_out_is_kept(story):
-    assert served(story)["z"] == "topic sweep given theta"
+def everything(corpus, y=None):
+    """A site for every kind of block beside topics: Dirichlet, normal, auxiliary variables, a scale, and NUTS."""
+    beta, eta = stories.topics(corpus, 2), stories.coefficients(2)
+    slope = numpyro.sample("slope", dist.Normal(0, 1))
+    sigma = numpyro.sample("sigma", dist.HalfNormal(1))
+    spread = numpyro.sample("spread", dist.LogNormal(-0.5, 0.4))
+    zbar = models.draw_words(corpus, stories.proportions(corpus, 2), beta)
+    with numpyro.plate("documents", corpus.num_documents):
+        numpyro.sample("y", dist.Normal(zbar @ eta, sigma), obs=y)
+        numpyro.sample("again", dist.StudentT(3, slope * corpus.lengths, spread), obs=y)
+
+
+KINDS = {
+    "beta": "Dirichlet draw", "eta": "normal draw", "slope": "normal draw given auxiliary variables",
+    "sigma": "generalised inverse Gaussian draw", "z": "topic sweep, theta integrated out",
+    "theta": "topic sweep, theta integrated out", "spread": "NUTS given the rest",
+}  # fmt: skip
+
+
+def made_tester(story, *responses, collapse="proportions", **arguments):
+    """What ``inference.check`` does, on seven tokens."""
+    reading = read(story, stories.tiny()[0], *(responses or (None,)), arguments)
+    return ratio_tests._Tester(reading, choose_blocks(reading, collapse=collapse), seed=0)
+
+
+@pytest.fixture(scope="module")
+def tester():
+    return made_tester(everything, np.array([1.2, -0.8, np.nan]))
+
+
+def row_of(tester, site):
+    if site in tester.plan.by_nuts:
+        return tester.test_nuts()
+    return tester.test(next(block for block in tester.plan.blocks if site in block.sites))
+
+
+def test_every_kind_of_block_is_chosen_and_passes(tester):
+    assert tester.plan.describe() == KINDS
+    for site in ("beta", "eta", "slope", "sigma", "z", "spread"):
+        row = row_of(tester, site)
+        assert row["passes"] and row["block"] == KINDS[site] and site in row["sites"], row
+        assert row["comparisons"] == {"z": 7, "spread": 1}.get(site, 2)
+
+
+def wrong_dirichlet(right):
+    return lambda *arguments: dist.Dirichlet(right(*arguments).concentration + 0.05)
+
+
+def wrong_normal(right):
+    def shifted(*arguments):
+        law, unravel = right(*arguments)
+        return dist.MultivariateNormal(law.mean + 0.02, law.covariance_matrix), unravel
+
+    return shifted
+
+
+def wrong_scale(right):
+    def another_order(*arguments):
+        law = right(*arguments)
+        return GeneralizedInverseGaussian(law.order + 0.05, law.a, law.b)
+
+    return another_order
+
+
+def wrong_auxiliary(right):
+    def more_precise(*arguments):
+        linear, precision = right(*arguments)
+        return augmentation.Quadratic(linear, 1.05 * precision)
+
+    return more_precise
+
+
+@pytest.mark.parametrize(
+    ("site", "where", "name", "wrong"),
+    [
+        ("beta", DirichletBlock, "conditional", wrong_dirichlet),
+        ("eta", GaussianBlock, "conditional", wrong_normal),
+        ("slope", AugmentedBlock, "conditional", wrong_normal),
+        ("slope", augmentation.HeavyTail, "quadratic", wrong_auxiliary),
+        ("sigma", ScaleBlock, "conditional", wrong_scale),
+        ("z", sweep.BlockSweep, "response", lambda right: lambda self, lanes: 1.05 * right(self, lanes)),
+        ("z", sweep.BlockSweep, "move", lambda right: lambda self, lanes, topic, step: right(self, lanes, topic, abs(step))),
+    ],
+)  # fmt: skip
+def test_a_wrong_conditional_is_caught(tester, monkeypatch, site, where, name, wrong):
+    monkeypatch.setattr(where, name, wrong(getattr(where, name)))
+    assert not row_of(tester, site)["passes"]
+
+
+@pytest.mark.parametrize("forgotten", ["again", "spread"])
+def test_a_density_that_nuts_forgets_is_caught(tester, monkeypatch, forgotten):
+    right = gibbs_engine._Model.__init__
+
+    def forgetful(self, *arguments):
+        right(self, *arguments)
+        self.not_needed = {*self.not_needed, forgotten}
+
+    monkeypatch.setattr(gibbs_engine._Model, "__init__", forgetful)
+    assert not row_of(tester, "spread")["passes"]
+
+
+def test_nuts_sees_the_densities_that_read_its_sites_and_no_others(tester):
+    model = tester.plan.model()
+    assert model.not_needed == {"beta", "theta", "eta", "slope", "sigma", "y"} and not model.counted
+
+
+def test_the_kernel_has_the_blocks_in_order_and_statistics_find_them(tester):
+    plan = tester.plan
+    kinds = [type(kernel) for kernel, _ in plan.kernel().blocks]
+    assert kinds == [DirichletBlock, GaussianBlock, AugmentedBlock, ScaleBlock, NUTS, TopicBlock]
+    watched = {name: f"block_states.5.statistics.{name}" for name in ("lp", "usage", "moved", "proposed")}
+    assert plan.statistics == {"diverging": "block_states.4.diverging", **watched}
+
+
+def test_one_topic_a_document_passes_and_wrong_weights_are_caught(monkeypatch):
+    tester = made_tester(models.mixture, num_topics=3)
+    assert row_of(tester, "z")["passes"] and row_of(tester, "z")["block"] == "one topic a document"
+    right = LabelBlock.logits
+    monkeypatch.setattr(LabelBlock, "logits", lambda *arguments: 1.05 * right(*arguments))
+    assert not row_of(tester, "z")["passes"] and row_of(tester, "theta")["passes"]
+
+
+def test_fully_collapsed_sampler(monkeypatch):
+    tester = made_tester(models.slda, stories.tiny()[1], collapse="topics", num_topics=3)
+    row = row_of(tester, "z")
+    assert row["passes"] and row["block"] == "fully collapsed sampler" and row["sites"] == "z, theta, beta"
+    right = CollapsedBlock._token
+    monkeypatch.setattr(CollapsedBlock, "_token", lambda *a: lambda *b: 1.05 * right(*a)(*b))
+    assert not row_of(tester, "z")["passes"]
+
+
+def test_forms_that_a_block_does_not_serve_are_refused():
+    """A Dirichlet read elsewhere, a normal that enters a scale, a scale of another form, and a shape of its own."""
+
+    def odd(corpus, y=None):
+        share = numpyro.sample("share", dist.Dirichlet(jnp.ones(3)))
+        level = numpyro.sample("level", dist.Normal(0, 1))
+        bent = numpyro.sample("bent", dist.Normal(0, 1))
+        shape = numpyro.sample("shape", dist.Gamma(2, 1))
+        both = numpyro.sample("both", dist.HalfNormal(1).expand([2]).to_event(1))
+        with numpyro.plate("documents", corpus.num_documents):
+            numpyro.sample("one", dist.Normal(level + bent**2 + share[0], both.sum()), obs=y)
+            numpyro.sample("two", dist.Gamma(shape, 1.0), obs=jnp.abs(y))
+
+    corpus, y = stories.tiny()
+    reading = read(odd, corpus, y, {})
+    small = few(reading)
+    assert not DirichletBlock.recognise(reading, "share", small)
+    assert GaussianBlock.recognise(reading, ["level"], small)
+    assert not GaussianBlock.recognise(reading, ["bent"], small)
+    assert not GaussianBlock.recognise(reading, ["level", "bent"], small)
+    assert not ScaleBlock.recognise(reading, "shape", small) and not ScaleBlock.recognise(reading, "both", small)
+    assert not LabelBlock.recognise(reading, "share") and not TopicBlock.watches
 
 
 @pytest.mark.parametrize("story", [stories.centred, stories.total_only], ids=lambda s: s.__name__)
 def test_linked_documents_are_refused_by_name(story):
     with pytest.raises(ValueError, match=f"{story.__name__}.*links documents"):
-        served(story)
+        choose_blocks(read(story, *stories.small(), {}))
 
 
 def test_a_discrete_latent_nobody_owns_is_refused_by_name():
     with pytest.raises(ValueError, match="Nobody owns the discrete site 'switch'"):
-        served(stories.global_switch)
+        choose_blocks(read(stories.global_switch, *stories.small(), {}))
+
+
+def test_theta_is_integrated_out_only_where_words_alone_read_it():
+    def story(kind):
+        def words(corpus, y=None):
+            shape = [] if kind == "one for all" else [corpus.num_documents]
+            with numpyro.plate_stack("documents", shape):
+                theta = numpyro.sample("theta", dist.Dirichlet(jnp.full(2, 0.5)))
+            if kind == "remembered":
+                numpyro.deterministic("share", theta[:, 0])
+            given = theta[..., ::-1] if kind == "turned" else jnp.broadcast_to(theta, (corpus.num_documents, 2))
+            beta = stories.topics(corpus, 2)
+            if kind == "in topics":
+                beta = beta * theta[0, 0] + (1 - theta[0, 0]) / corpus.num_terms
+            models.draw_words(corpus, theta if kind in ("plain", "remembered", "in topics") else given, beta)
+
+        return words
+
+    for kind in ("plain", "one for all", "remembered", "turned", "in topics"):
+        reading = read(story(kind), stories.tiny()[0], None, {})
+        assert gibbs_engine.theta_can_be_integrated_out(reading) == (kind == "plain"), kind
+    reading = read(stories.response_reads_theta, *stories.tiny(), {})
+    assert not gibbs_engine.theta_can_be_integrated_out(reading)
+
+
+@pytest.mark.parametrize("story", [models.lda, stories.learned_alpha], ids=lambda s: s.__name__)
+def test_theta_is_drawn_where_its_own_prior_is_unknown(story):
+    """Though nobody stores its draws."""
+    responses = (None,) if story is models.lda else stories.tiny()[1:]
+    plan = choose_blocks(read(story, stories.tiny()[0], *responses, {"num_topics": 2}), draw_theta=False)
+    assert plan.blocks[-1].draw_theta == (story is stories.learned_alpha)
+
+
+class State(NamedTuple):
+    """What a composite kernel hands on."""
+
+    block_states: tuple
+
+
+def test_running_sums_are_read_and_cleared_block_by_block(tester):
+    """Beside a kernel of NumPyro's own, which has none."""
+    state = State((
+        BlockState({"a": jnp.array([1.0, 2.0])}, {"a": jnp.array([3.0, 4.0])}, None, {}), (1, 2),
+        BlockState({"b": jnp.array(5.0)}, {"b": jnp.array(6.0)}, None, {}),
+    ))  # fmt: skip
+    assert jax.tree.map(np.ndarray.tolist, jax.tree.map(np.asarray, gibbs_engine.totals(state))) == {
+        "a": [3.0, 4.0],
+        "b": 6.0,
+    }
+    assert {name: value.tolist() for name, value in tester.plan.constrain(state).items()} == {"a": [1.0, 2.0], "b": 5.0}
+    cleared = gibbs_engine.reset_totals(state)
+    assert [value.tolist() for value in gibbs_engine.totals(cleared).values()] == [[0.0, 0.0], 0.0]
+    assert cleared.block_states[0].z is state.block_states[0].z and cleared.block_states[1] == (1, 2)
+
+
+def test_divergences_are_warned_of_by_chain():
+    diverging = np.zeros((3, 100), bool)
+    diverging[1, :5] = True
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gibbs_engine._warn_of_divergences({"diverging": diverging})  # not more than one in twenty
+        gibbs_engine._warn_of_divergences({"lp": np.zeros((3, 100))})
+    diverging[1, :6] = True
+    with pytest.warns(UserWarning, match="6% of the draws of chain 1 diverged"):
+        gibbs_engine._warn_of_divergences({"diverging": diverging})
+
+
+def test_a_check_is_made_on_few_documents_and_few_of_their_words():
+    """All documents are there, each with its own terms, no more of one than it has, and the vocabulary stays."""
+    corpus, _ = stories.small()
+    short = ratio_tests._shortened(corpus, 4)
+    np.testing.assert_array_equal(short.lengths, np.minimum(corpus.lengths, 4))
+    assert (short.counts.toarray() <= corpus.counts.toarray()).all()
+    assert list(short.vocabulary) == list(corpus.vocabulary) and list(short.names) == list(corpus.names)

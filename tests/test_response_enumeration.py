@@ -1,10 +1,11 @@
-"""Every response by Gibbs against its exact posterior on ten tokens, where all assignments of topics are summed.
+"""Whole fits by Gibbs against their exact posterior on ten tokens, where all assignments of topics are summed: a response
+whose coefficients NUTS draws, and one drawn by auxiliary variables. (Blocks have their own exact tests, one by one.)
 
 theta and beta are integrated out in closed form. What is left, the coefficients and the response's own parameters, is
 drawn from the prior and weighted by the sum over z of p(z, w) p(y | zbar): no Markov chain, and small errors.
 
-Tolerance: 4 standard errors of the difference. With about 80 comparisons the chance that right samplers had failed at
-the first seed tried is 0.5%; seeds are fixed since.
+Limit: 6 standard errors of the difference, some 20 comparisons: right samplers fail with probability 4e-8, if errors of
+autocorrelated draws were known exactly; 4 standard errors were kept at the seeds tried.
 """
 
 from __future__ import annotations
@@ -23,28 +24,15 @@ from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 from topiczoo.inference.reading import read
 from topiczoo.inference.running import Answer, log_prob, run
-from topiczoo.models import RESPONSES, slda_glm
+from topiczoo.models import slda_glm
 
-APART = 4.0
+APART = 6.0
 ALPHA, GAMMA = 0.5, 0.5
 CORPUS = Corpus.from_counts(np.array([[2, 0], [1, 1], [0, 2], [2, 0], [0, 1], [1, 0]]))
-BINARY, COUNTS, POSITIVE = [1, 0, 0, 1, 0, 1], [4, 1, 0, 2, 0, 1], [2.5, 0.8, 0.4, 1.7, 0.3, 1.1]
-REAL = [1.2, -0.2, -0.8, 2.0, -1.0, 0.3]
 CASES = {
-    "normal": (REAL, {}),
-    "student_t": (REAL, {}),
-    "logit": (BINARY, {}),
-    "probit": (BINARY, {}),
-    "binomial": ([3, 1, 0, 2, 1, 2], {"options": {"total_count": 3}}),
-    "poisson": (COUNTS, {}),
-    "negative_binomial": (COUNTS, {}),
-    "gamma": (POSITIVE, {}),
-    "inverse_gaussian": (POSITIVE, {}),
-    "weibull": (POSITIVE, {}),
-    "ordered": ([2, 1, 0, 2, 0, 1], {"options": {"num_classes": 3}}),
+    "negative_binomial": ([4, 1, 0, 2, 0, 1], {}),
     "softmax": ([0, 1, 2, 0, 2, 1], {"outputs": 3}),
 }
-FAST = ("logit", "probit", "poisson")
 
 
 def arguments(name):
@@ -121,15 +109,11 @@ def exact(name, num_draws=100_000, chunk=5_000, seed=1):
     return out
 
 
-# cuts and coefficients move together and slowly: by seed 3 they end 4.3 errors apart, by seeds 4 to 6 below 3
-SEEDS = {"ordered": 5}
-
-
 def gibbs(name):
     """The same quantities of draws."""
     fit = inference.gibbs(
         slda_glm, CORPUS, np.array(CASES[name][0], float), num_warmup=300, num_samples=6_000, num_chains=2,
-        seed=SEEDS.get(name, 3), progress_bar=False, **arguments(name),
+        seed=3, progress_bar=False, **arguments(name),
     )  # fmt: skip
     draws = {site: value for site, value in fit.draws.items() if site != "z"}
     beta, theta = draws["beta"][..., 0], draws["theta"][:, :, 0]
@@ -142,12 +126,8 @@ def first_column(eta):
     return eta.reshape(len(eta), 2, -1)[..., 0]
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in RESPONSES]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
 def test_gibbs_agrees_with_the_sum_over_all_topics(name):
-    found = gibbs(name)
-    apart = standard_errors_apart(found, exact(name))
+    apart = standard_errors_apart(gibbs(name), exact(name))
     assert max(apart.values()) < APART, apart
-    if name == "probit":  # the comparison can fail
-        assert max(standard_errors_apart(found, exact("logit")).values()) > APART

@@ -1,51 +1,19 @@
-"""Sparse coefficients: the two identities behind them, the sampler, hard cases, and the selection of topics."""
+"""Sparse coefficients: blocks, hard cases, and the selection of topics."""
 
 from __future__ import annotations
 
 import copy
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 import pytest
-from scipy import integrate, stats
 
 from topiczoo import inference
 from topiczoo.corpora import Corpus
-from topiczoo.diagnostics import report
-from topiczoo.inference.augmentation import DoubleExponential
+from topiczoo.inference.fit import Fit
+from topiczoo.inference.reading import read
 from topiczoo.models import COEFFICIENTS, sstm
 
 QUICK = {"num_warmup": 60, "num_samples": 60, "num_chains": 1, "progress_bar": False}
-
-
-@pytest.mark.parametrize(("eta", "nu"), [(0.0, 1.0), (0.7, 0.05), (-3.0, 2.0)])
-def test_laplace_is_a_normal_of_exponential_variance(eta, nu):
-    """Equation 2, with the scale nu."""
-
-    def joint(variance):
-        return stats.norm.pdf(eta, scale=np.sqrt(variance)) * np.exp(-variance / (2 * nu**2)) / (2 * nu**2)
-
-    found = sum(integrate.quad(joint, *ends, limit=400)[0] for ends in ((0, nu**2), (nu**2, np.inf)))
-    np.testing.assert_allclose(found, stats.laplace.pdf(eta, scale=nu), rtol=1e-6)
-
-
-@pytest.mark.parametrize(("x", "sigma"), [(0.3, 0.5), (-2.0, 1.0), (4.0, 2.0)])
-def test_probit_is_a_normal_cut_at_zero(x, sigma):
-    """Equation 4: both signs of y."""
-    for ends, sign in (((0, np.inf), 1), ((-np.inf, 0), -1)):
-        found = integrate.quad(lambda u: stats.norm.pdf(u, x, sigma), *ends)[0]
-        np.testing.assert_allclose(found, stats.norm.cdf(sign * x / sigma), rtol=1e-6)
-
-
-@pytest.mark.parametrize("nu", [0.05, 1.0])
-def test_the_scale_of_a_coefficient_has_the_law_of_equation_8(nu):
-    """Its reciprocal is drawn; the scale itself is GIG(1/2, 1 / nu^2, eta^2)."""
-    eta = 0.4
-    draws = DoubleExponential().draw(jax.random.key(0), dist.Laplace(0, nu), jnp.full(20_000, eta), 0)
-    law = stats.geninvgauss(0.5, eta / nu, scale=eta * nu)
-    assert stats.kstest(1 / np.asarray(draws, float), law.cdf).pvalue > 1e-4
 
 
 def planted(num_documents=120, seed=0):
@@ -59,11 +27,8 @@ def planted(num_documents=120, seed=0):
 
 
 CASES = {
-    "regression": {}, "given scales": {"nu": 0.5, "sigma": 0.3}, "probit": {"response": "probit"},
-    "several": {"outputs": 2}, "several probit": {"outputs": 2, "response": "probit"},
-    "horseshoe": {"prior": "horseshoe"}, "spike and slab": {"prior": "spike_and_slab"},
+    "horseshoe": {"prior": "horseshoe"},
     "spike and slab, probit": {"prior": "spike_and_slab", "response": "probit"},
-    "dense": {"prior": "dense"},
 }  # fmt: skip
 
 
@@ -72,29 +37,21 @@ def responses(y, settings):
     return np.stack([y, y[::-1]], 1) if "outputs" in settings else y
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=() if case in ("regression", "probit") else pytest.mark.slow) for case in CASES]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["horseshoe", "spike and slab, probit"])
 def test_every_block_has_the_storys_conditional(case):
     settings = CASES[case]
     corpus, y = planted(20)
     table = inference.check(sstm, corpus, responses(y, settings), num_topics=3, **settings)
     assert table["passes"].all(), table.to_string()
     served = {site: row.block for row in table.itertuples() for site in row.sites.split(", ")}
-    normal = settings.get("prior") in ("horseshoe", "dense")
-    assert served["eta"] == ("normal draw" if normal else "normal draw given auxiliary variables")
+    assert served["eta"] == ("normal draw" if case == "horseshoe" else "normal draw given auxiliary variables")
     if "nu" in served:
         by = "NUTS given the rest" if case == "horseshoe" else "generalised inverse Gaussian draw"
         assert served["nu"] == by
 
 
-@pytest.mark.parametrize("value", [0.0, 1e-30, 1e30])
-def test_coefficients_of_any_size_can_be_left(value):
-    law = dist.Laplace(0, 0.5)
-    precision = np.asarray(DoubleExponential().draw(jax.random.key(0), law, jnp.full(1000, value), 0))
-    assert np.isfinite(precision).all() and (precision > 0).all()
-
-
+@pytest.mark.slow
 def test_classes_that_words_tell_apart_perfectly_have_finite_coefficients():
     counts = np.zeros((30, 4), int)
     counts[:15, :2], counts[15:, 2:] = 10, 10
@@ -121,9 +78,18 @@ def test_bad_arguments_are_refused_in_a_sentence():
 
 @pytest.fixture(scope="module")
 def sparse_fit():
+    """Draws around what was planted, made by hand; the topics of the second chain stand in another order."""
     corpus, y = planted()
-    return inference.gibbs(sstm, corpus, y, num_topics=5, num_warmup=200, num_samples=100, num_chains=2,
-                           gamma=0.1, progress_bar=False)  # fmt: skip
+    rng, order = np.random.default_rng(2), np.array([[0, 1, 2, 3, 4], [3, 0, 4, 1, 2]])
+    beta = np.vstack([np.kron(np.eye(4), np.full(6, 1 / 6)), np.full(24, 1 / 24)]) + 1e-4
+    eta = np.array([2.0, -2.0, 0.0, 0.0, 0.0])[order][:, None] + 0.05 * rng.normal(size=(2, 30, 5))
+    draws = {
+        "beta": np.broadcast_to((beta / beta.sum(1, keepdims=True))[order][:, None], (2, 30, 5, 24)), "eta": eta,
+        "nu": np.full((2, 30), 0.7), "sigma": np.full((2, 30), 0.2), "theta": np.full((2, 30, len(corpus), 5), 0.2),
+    }  # fmt: skip
+    draws = {site: np.asarray(value, np.float32) for site, value in draws.items()}
+    story = read(sstm, corpus, y, {"num_topics": 5, "alpha": 0.1}).story
+    return Fit(story, corpus, draws, y=y, engine="gibbs")
 
 
 @pytest.mark.parametrize("rule", ["largest", "interval", "projection"])
@@ -174,6 +140,7 @@ def test_selections_that_make_no_sense_are_refused(sparse_fit):
             sparse_fit.select(**options)
 
 
+@pytest.mark.slow
 def test_several_responses_are_selected_one_by_one_and_predicted():
     corpus, y = planted()
     both = np.stack([y > 0, y < 0], 1).astype(float)
@@ -184,12 +151,3 @@ def test_several_responses_are_selected_one_by_one_and_predicted():
     assert frame.attrs["error"] == "share of wrong classes"
     errors = frame["error"]
     assert errors[4] < 0.25 and errors[4] < errors[0]
-
-
-@pytest.mark.slow
-def test_the_report_shows_which_topics_count(tmp_path):
-    corpus, y = planted()
-    fit = inference.gibbs(sstm, corpus, y, num_topics=10, **QUICK)
-    page = report(fit, tmp_path / "report.html", progress_bar=False).read_text()
-    assert "Which topics count" in page and "of 10 coefficients of chain 0 are kept, by steps" in page
-    assert "Error by topics kept." in page
