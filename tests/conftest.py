@@ -1,5 +1,6 @@
 """What every test needs: JAX on two CPU devices, compiled programs kept, no second copy of a module."""
 
+import gc
 import os
 import sys
 from importlib.metadata import version
@@ -19,6 +20,10 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("XLA_FLAGS", " ".join(FLAGS))
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+
+gc.set_threshold(
+    200_000, 50, 100
+)  # tracing makes so many small objects that looking for circles takes a twentieth of all
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -9,7 +9,7 @@ import numpyro
 import numpyro.distributions as dist
 
 from topiczoo.corpora import Corpus
-from topiczoo.models import draw_words
+from topiczoo.models import draw_bags, draw_words
 
 
 def topics(corpus, num_topics, gamma=0.5):
@@ -152,6 +152,16 @@ def global_switch(corpus, y=None, *, num_topics=2):
     zbar = draw_words(corpus, proportions(corpus, num_topics), beta)
     with numpyro.plate("documents", corpus.num_documents):
         numpyro.sample("y", dist.Normal(zbar @ eta * switch, 0.5), obs=y)
+
+
+def naive_bayes(corpus, y=None, *, num_topics=3):
+    """A class above whole documents."""
+    with numpyro.plate("topics", num_topics):
+        beta = numpyro.sample("beta", dist.Dirichlet(jnp.full(corpus.num_terms, 0.5)))
+    pi = numpyro.sample("pi", dist.Dirichlet(jnp.ones(num_topics)))
+    with numpyro.plate("documents", corpus.num_documents):
+        y = numpyro.sample("y", dist.Categorical(pi), obs=y)
+        draw_bags(corpus, jnp.asarray(y, int), beta)
 
 
 REAL = (student_t, laplace_eta, asymmetric_alpha, random_effect, squared_shares, mean_and_scale, latent_below,

@@ -6,7 +6,7 @@ import copy
 
 import numpy as np
 import pytest
-from test_held_out import fit_of
+from fits import fit_of
 from test_report import Page, unsaved_pictures  # noqa: F401
 
 from topiczoo import diagnostics, models

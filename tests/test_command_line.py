@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from fits import fit_of
 from report_fits import simulated
-from test_held_out import fit_of
 
 from topiczoo import __version__, corpora, diagnostics, inference, models
 from topiczoo.command_line import main, print_topics

@@ -7,9 +7,9 @@ from functools import wraps
 import numpy as np
 import pandas as pd
 import pytest
+from fits import fit_of
 from report_fits import simulated
 from test_command_line import folder, made_fit  # noqa: F401
-from test_held_out import fit_of
 
 from topiczoo import corpora, diagnostics, inference, models
 from topiczoo.command_line import main

@@ -20,9 +20,9 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 import stories
+from fits import fit_of
 from scipy import stats
 from scipy.special import digamma, gammaln, softmax
-from test_held_out import fit_of
 
 from topiczoo import inference, models
 from topiczoo.corpora import Corpus

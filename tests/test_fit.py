@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import stories
 import xarray as xr
+from fits import fit_of
 from scipy.special import softmax
-from test_held_out import fit_of
 
 from topiczoo import corpora, diagnostics, inference, models
 from topiczoo.inference import chains, gibbs_engine

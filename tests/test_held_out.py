@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import stories
+from fits import fit_of
 from scipy.special import logsumexp
 from test_evidence import exact
 
@@ -17,20 +18,12 @@ from topiczoo.diagnostics.evidence import split
 from topiczoo.diagnostics.held_out import HeldOut, perplexity
 
 RNG = np.random.default_rng(1)
-TRAIN = Corpus.from_counts(RNG.poisson(1.5, (6, 5)) + 1, list("abcde"))
 TEST = Corpus.from_counts(
     [[2, 1, 0, 1, 0, 1], [0, 0, 3, 2, 1, 0], [0, 0, 0, 0, 0, 2], [1, 1, 1, 1, 1, 1]], list("edcbax"), names=list("pqrs")
 )
 KNOWN = TEST.with_vocabulary(list("abcde"))
 ALPHA = np.array([0.2, 0.5, 1.5])
 SETTINGS = {"particles": 6, "repeats": 64}
-
-
-def fit_of(story, draws, corpus=TRAIN, y=None, info=None, **arguments):
-    """A fit with the given draws [chain, draw, ...]: no engine has to run."""
-    from topiczoo.inference.reading import read
-
-    return inference.Fit(read(story, corpus, y, arguments).story, corpus, draws, engine="gibbs", y=y, info=info)
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from arviz_stats.base import array_stats
+from fits import fit_of
 from scipy.stats import chi2
+from stories import naive_bayes
 from test_alignment import made_fit, posterior
-from test_held_out import fit_of
-from test_upstream import naive_bayes
 
 from topiczoo.corpora import Corpus
 from topiczoo.diagnostics import align, diagnose

@@ -8,9 +8,9 @@ import arviz_stats
 import numpy as np
 import pytest
 import stories
+from fits import fit_of
 from scipy.special import gammaln, logsumexp, softmax
 from scipy.stats import norm
-from test_held_out import fit_of
 
 from topiczoo import inference, models
 from topiczoo.diagnostics.pointwise import with_log_likelihood

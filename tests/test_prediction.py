@@ -10,9 +10,9 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
+from fits import fit_of
 from scipy import special as scipy_special
-from test_held_out import fit_of
-from test_upstream import naive_bayes
+from stories import naive_bayes
 
 from topiczoo import inference, models
 from topiczoo.corpora import Corpus

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from fits import fit_of
 from scipy.optimize import minimize
 from scipy.special import log_ndtr, ndtr
-from test_held_out import fit_of
 
 from topiczoo.corpora import Corpus
 from topiczoo.inference.folding import Folding

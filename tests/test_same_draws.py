@@ -106,12 +106,15 @@ def test_documents_folded_in_have_their_exact_topics(fit, monkeypatch, long):
     assert (layouts.token_blocks(corpus, long=True).long is None) == (long == 10**9)
     fit.compiled.clear()  # programs do not know that the limits above have been changed
     found = fit.transform(corpus, most_draws=40, num_burn=4)
-    tokens = inference.token_topics(fit, corpus, most_draws=40, num_burn=4)
-    shares = np.eye(known.K)[tokens.topics].mean(0)  # [tokens, topics]
     for number, kind in enumerate(kinds):
         assert known.standard_errors(found[which == number], kind.mean).max() < 7
-        counts = np.add.reduceat(shares, np.flatnonzero(np.diff(tokens.document, prepend=-1)))[which == number]
-        assert known.standard_errors(counts, kind.expect(kind.counts)).max() < 7
+    if long == 2:
+        return
+    tokens = inference.token_topics(fit, corpus, most_draws=40, num_burn=4)
+    shares = np.eye(known.K)[tokens.topics].mean(0)  # [tokens, topics]
+    counts = np.add.reduceat(shares, np.flatnonzero(np.diff(tokens.document, prepend=-1)))
+    for number, kind in enumerate(kinds):
+        assert known.standard_errors(counts[which == number], kind.expect(kind.counts)).max() < 7
 
 
 def test_a_long_document_costs_in_proportion_to_its_tokens():

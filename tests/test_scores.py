@@ -7,8 +7,8 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 import stories
+from fits import fit_of
 from scipy.stats import norm
-from test_held_out import fit_of
 
 from topiczoo.diagnostics.predictive_scores import class_scores, crps, r_squared, real_scores, scores
 from topiczoo.inference.folding import Folding, responses

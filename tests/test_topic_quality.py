@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_held_out import fit_of
+from fits import fit_of
 
 from topiczoo import models
 from topiczoo.corpora import Corpus

@@ -12,6 +12,7 @@ import numpyro.distributions as dist
 import pytest
 from by_loops import expected_log, words_bound
 from scipy.special import gammaln, logsumexp, softmax
+from stories import naive_bayes
 
 from topiczoo import diagnostics, inference
 from topiczoo.corpora import Corpus
@@ -21,7 +22,7 @@ from topiczoo.inference.fit import Fit
 from topiczoo.inference.folding import Folding
 from topiczoo.inference.reading import read
 from topiczoo.inference.upstream import ClassPosterior
-from topiczoo.models import disclda, draw_bags, draw_words
+from topiczoo.models import disclda, draw_words
 
 NAMES = np.array(["east", "north", "west"])
 BETA = 0.85 * np.random.default_rng(0).dirichlet(np.full(40, 0.15), 8) + 0.15 / 40
@@ -136,15 +137,6 @@ def test_scores_know_the_class_above(fit):
     assert table.loc["accuracy", "value"] == np.mean(found.label == y[80:])
     own = found.probabilities[np.arange(40), np.searchsorted(NAMES, y[80:])]
     np.testing.assert_allclose(table.loc["log_score", "value"], np.log(own).mean(), rtol=1e-3)
-
-
-def naive_bayes(corpus, y=None, *, num_topics=3):
-    with numpyro.plate("topics", num_topics):
-        beta = numpyro.sample("beta", dist.Dirichlet(jnp.full(corpus.num_terms, 0.5)))
-    pi = numpyro.sample("pi", dist.Dirichlet(jnp.ones(num_topics)))
-    with numpyro.plate("documents", corpus.num_documents):
-        y = numpyro.sample("y", dist.Categorical(pi), obs=y)
-        draw_bags(corpus, jnp.asarray(y, int), beta)
 
 
 def test_a_class_of_ones_own_above_whole_documents_is_exact():
