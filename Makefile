@@ -39,7 +39,7 @@ demo: $(VENV)/.stamp-test
 	$(BIN)/topiczoo demo --force
 
 test: $(VENV)/.stamp-test
-	$(CACHE) $(BIN)/pytest -n $(WORKERS) --dist loadscope -m "not slow" $(PYTEST_ARGS)
+	$(CACHE) $(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder -m "not slow" $(PYTEST_ARGS)
 
 test-slow: $(VENV)/.stamp-test
 	$(CACHE) $(BIN)/pytest -n $(WORKERS) --dist worksteal -m slow $(PYTEST_ARGS)

@@ -92,7 +92,7 @@ class Toy:
         return {"mu": state[1]}
 
 
-@pytest.mark.parametrize(("scale", "shift"), [(1.0, 0.0), (1.25, 0.0), (0.75, 0.0), (1.0, 0.4), (1.0, -0.4)])
+@pytest.mark.parametrize(("scale", "shift"), [(1.0, 0.0), (1.5, 0.0), (0.65, 0.0), (1.0, 0.5), (1.0, -0.5)])
 def test_right_and_wrong_engines_are_told_apart(monkeypatch, scale, shift):
     """At levels at which right engines fail in 3 of 10,000 (ranks) and 1 of a million (Geweke's test)."""
     monkeypatch.setattr(Toy, "scale", scale)
