@@ -76,6 +76,14 @@ def test_models_lists_the_stories(capsys):
             ["predict", "{folder}/none.nc", "{folder}/reviews.csv", "out.csv", "--interval", "90"],
             "--interval is 90.0; give",
         ),
+        (
+            ["predict", "{folder}/none.nc", "{folder}/reviews.csv", "out.csv", "--interval", "0"],
+            "is 0.0; give a number",
+        ),
+        (
+            ["predict", "{folder}/none.nc", "{folder}/reviews.csv", "out.csv", "--interval", "1"],
+            "is 1.0; give a number",
+        ),
         (["demo", "--out", "{folder}/demo.html"], "where the report goes"),
     ],
 )

@@ -16,7 +16,7 @@ from scipy.special import gammaln
 
 from topiczoo.inference import gamma as gammas
 from topiczoo.inference.gamma import dirichlet, log_gamma
-from topiczoo.inference.polya_gamma import polya_gamma
+from topiczoo.inference.polya_gamma import _series, polya_gamma
 from topiczoo.models.distributions import BernoulliProbit, InverseGaussian, NormalJeffreys
 from topiczoo.models.gig import GeneralizedInverseGaussian
 from topiczoo.models.truncated import TruncatedNormal, positive_normal
@@ -97,6 +97,14 @@ def test_dirichlet():
     )  # mass sits on few terms
     squares = (many**2).sum(1)
     assert abs(squares.mean() - 0.01 * 1.01 * 500 / (5 * 6)) * np.sqrt(500) < FAR * squares.std()
+
+
+def test_both_series_of_the_polya_gamma_density_are_the_density():
+    """Either converges everywhere, one fast for small x and the other for large; the sampler takes few terms of each."""
+    x, n = np.linspace(0.05, 6.0, 200), np.arange(60)[:, None] + 0.5
+    signs = (-1.0) ** np.arange(60)[:, None]
+    exact = np.pi * (signs * n * np.exp(-(n**2) * np.pi**2 * x / 2)).sum(0)
+    np.testing.assert_allclose(_series(jnp.asarray(x)), exact, rtol=1e-4, atol=1e-6)
 
 
 def test_polya_gamma_has_the_known_laplace_transform_and_moments():
