@@ -47,9 +47,9 @@ def fit_and_predict(method, corpus, y, kept, left, topics, weight):
 def lda_svr(fit, corpus, y, kept, left, weight):
     import jax.numpy as jnp
 
-    from topiczoo.inference.folding import Folding
-    from topiczoo.inference.margin_solvers import TUBE, n_slack
-    from topiczoo.inference.prediction import plug_in_topics
+    from topiczoo.inference.em.support_vectors import TUBE, n_slack
+    from topiczoo.inference.predictive.fold_in import Folding
+    from topiczoo.inference.predictive.prediction import plug_in_topics
 
     def topics(at):
         folding = Folding(fit, corpus[at])

@@ -58,7 +58,7 @@ def told_by(counts, truth):
     """Logits where topics and coefficients are known and shares are inferred."""
     from topiczoo import corpora
     from topiczoo.corpora.layouts import documents
-    from topiczoo.inference.word_steps import fold_in
+    from topiczoo.inference.kernels.word_steps import fold_in
 
     beta, of_topics, of_words, _ = truth
     gamma, _ = fold_in(beta.astype(np.float32), 1.0, documents(corpora.Corpus.from_counts(counts), pairs=True))
@@ -84,8 +84,8 @@ def best_machine(features, y, train, test):
 def part(setting, length, seed):
     """Accuracy of every method."""
     from topiczoo import corpora, inference, models
-    from topiczoo.inference.folding import Folding
-    from topiczoo.inference.prediction import plug_in_topics
+    from topiczoo.inference.predictive.fold_in import Folding
+    from topiczoo.inference.predictive.prediction import plug_in_topics
 
     counts, y, truth = simulate(setting, length, seed)
     topics = len(truth[0])

@@ -84,7 +84,7 @@ def machine(x, codes, classes, weight):
     """The margin's machine on features: coefficients [K, C] and the number of support vectors."""
     import jax.numpy as jnp
 
-    from topiczoo.inference.margin_solvers import CRAMMER_SINGER, HINGES, n_slack, support_vectors
+    from topiczoo.inference.em.support_vectors import CRAMMER_SINGER, HINGES, n_slack, support_vectors
 
     loss = HINGES if classes == 2 else CRAMMER_SINGER
     parameters = {"weight": jnp.float32(weight), "cost": jnp.float32(COST)}
@@ -142,8 +142,8 @@ def supervised(method, corpus, label, classes, train, test, topics, settings, se
 
 def spread_of(fit, corpus):
     """Mean entropy of E[theta] of documents, given their words."""
-    from topiczoo.inference.folding import Folding
-    from topiczoo.inference.prediction import plug_in_topics
+    from topiczoo.inference.predictive.fold_in import Folding
+    from topiczoo.inference.predictive.prediction import plug_in_topics
 
     folding = Folding(fit, corpus)
     theta = np.asarray(plug_in_topics(folding, folding.means(0))[0], float)
@@ -152,8 +152,8 @@ def spread_of(fit, corpus):
 
 def lda_svm(corpus, label, classes, train, test, topics, settings, seed):
     from topiczoo import inference, models
-    from topiczoo.inference.folding import Folding
-    from topiczoo.inference.prediction import plug_in_topics
+    from topiczoo.inference.predictive.fold_in import Folding
+    from topiczoo.inference.predictive.prediction import plug_in_topics
 
     weight, alpha, gamma = settings
     story = {"num_topics": topics, "alpha": of_a_topic(alpha, classes, topics), "gamma": gamma}

@@ -30,11 +30,11 @@ def part_vem(folder):
     from sklearn.decomposition import LatentDirichletAllocation
 
     from topiczoo import corpora, models
-    from topiczoo.inference.expectations import Settings
-    from topiczoo.inference.expectations_general import GlmWords
-    from topiczoo.inference.expectations_normal import NormalWords
-    from topiczoo.inference.expectations_words import Words
-    from topiczoo.inference.reading import read
+    from topiczoo.inference.em.expectations import Settings
+    from topiczoo.inference.em.expectations_general import GlmWords
+    from topiczoo.inference.em.expectations_normal import NormalWords
+    from topiczoo.inference.em.expectations_words import Words
+    from topiczoo.inference.story.graph import read
 
     counts, vocabulary, rating = load(folder)
     corpus = corpora.Corpus.from_counts(counts, vocabulary)
@@ -78,8 +78,8 @@ def part_prediction(folder):
     """10,000 documents of 300 words from a story with 50 topics; a fit of two chains at the truth."""
     from topiczoo import corpora, models
     from topiczoo.inference import Fit
-    from topiczoo.inference.reading import Reading
-    from topiczoo.inference.running import Story
+    from topiczoo.inference.story.graph import Reading
+    from topiczoo.inference.story.tracing import Story
 
     rng = np.random.default_rng(0)
     num_topics, num_terms, num_documents, length = 50, 5000, 10_000, 300

@@ -79,11 +79,12 @@ def part_topiczoo_speed(folder, sweeps):
 
     from topiczoo import corpora, models
     from topiczoo.corpora.layouts import documents
-    from topiczoo.inference import chains, gibbs_engine
-    from topiczoo.inference.reading import read
-    from topiczoo.inference.sharding import by_threads
-    from topiczoo.inference.split_gibbs import SplitGibbs
-    from topiczoo.inference.sweep import assembled, given, sweep_shards
+    from topiczoo.inference.kernels.sharding import by_threads
+    from topiczoo.inference.kernels.sweep import assembled, given, sweep_shards
+    from topiczoo.inference.mcmc import chains
+    from topiczoo.inference.mcmc import engine as gibbs_engine
+    from topiczoo.inference.mcmc.split import SplitGibbs
+    from topiczoo.inference.story.graph import read
 
     counts, vocabulary, rating = load(folder)
     corpus = corpora.Corpus.from_counts(counts, vocabulary)

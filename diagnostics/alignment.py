@@ -325,7 +325,7 @@ def _places(fit: Fit, name: str, num_draws: int) -> np.ndarray:
 
 def _renumbered(fit: Fit, order: np.ndarray, places: np.ndarray) -> Any:
     """A copy of the fit with every axis of topics renumbered."""
-    from topiczoo.inference.fit import STATISTIC_DIMS
+    from topiczoo.inference.posterior.fit import STATISTIC_DIMS
 
     aligned = copy.copy(fit)
     aligned.__class__ = AlignedFit

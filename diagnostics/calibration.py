@@ -22,7 +22,7 @@ from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 from topiczoo.inference import Trials
-from topiczoo.inference.border import check_counts, check_seed
+from topiczoo.inference.story.validation import check_counts, check_seed
 
 from .invariants import Quantities, invariants
 

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from topiczoo.inference import Fit
-from topiczoo.inference.border import check_seed
+from topiczoo.inference.story.validation import check_seed
 
 from .alignment import AlignedFit, align
 from .chain_checks import chain_checks, numbers_of

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from topiczoo.inference import Fit
-from topiczoo.inference.expected_responses import Expected, expected_responses
+from topiczoo.inference.predictive.expected_responses import Expected, expected_responses
 
 DOCUMENTS = 100  # followed at the most
 DRAWS = 200  # of each chain at the most

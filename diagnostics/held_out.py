@@ -14,7 +14,7 @@ from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 from topiczoo.inference import label_evidence, word_weights
-from topiczoo.inference.border import check_seed
+from topiczoo.inference.story.validation import check_seed
 
 from .evidence import Evidence, chib, completion, jackknife_error, left_to_right, split
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from topiczoo.corpora import Corpus
-from topiczoo.inference.pointwise import draw_index, pointwise
+from topiczoo.inference.predictive.pointwise import draw_index, pointwise
 
 if TYPE_CHECKING:
     import xarray

@@ -9,8 +9,8 @@ import pandas as pd
 from scipy.special import logsumexp
 
 from topiczoo.corpora import Corpus
-from topiczoo.inference.pointwise import pointwise
-from topiczoo.inference.prediction import by_fitted
+from topiczoo.inference.predictive.pointwise import pointwise
+from topiczoo.inference.predictive.prediction import by_fitted
 
 if TYPE_CHECKING:
     from topiczoo.inference import Fit

@@ -12,8 +12,8 @@ from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 from topiczoo.inference import Fit
-from topiczoo.inference.border import check_seed
-from topiczoo.inference.labels import codes_of
+from topiczoo.inference.story.labels import codes_of
+from topiczoo.inference.story.validation import check_seed
 
 from . import story_page
 from .diagnosis import Diagnosis, diagnose

@@ -16,7 +16,7 @@ import xarray as xr
 
 from topiczoo.corpora import Corpus
 from topiczoo.inference import Fit
-from topiczoo.inference.labels import codes_of
+from topiczoo.inference.story.labels import codes_of
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 REAL, COUNT, CLASS = "real", "count", "class"  # kinds of responses: what a fair picture of them is

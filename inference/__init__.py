@@ -9,18 +9,18 @@ import jax
 if getattr(jax.config, "jax_default_matmul_precision", None) is None:
     jax.config.update("jax_default_matmul_precision", "float32")
 
-from .cross_validation import cross_predict, grid_search
-from .fit import Fit
-from .gibbs_engine import gibbs
-from .nuts_engine import nuts
-from .pointwise import log_likelihood
-from .ratio_tests import check
-from .redrawn import token_topics
-from .store import load
-from .svi_engine import svi
-from .trials import Trials
-from .vem_engine import vem
-from .word_evidence import label_evidence, word_weights
+from .em.engine import vem
+from .marginal.nuts_engine import nuts
+from .marginal.svi_engine import svi
+from .mcmc.engine import gibbs
+from .mcmc.ratio_tests import check
+from .posterior.fit import Fit
+from .posterior.store import load
+from .predictive.cross_validation import cross_predict, grid_search
+from .predictive.evidence import label_evidence, word_weights
+from .predictive.pointwise import log_likelihood
+from .predictive.redrawn import token_topics
+from .simulation import Trials
 
 __all__ = [
     "Fit", "Trials", "check", "cross_predict", "gibbs", "grid_search", "label_evidence", "load", "log_likelihood", "nuts",

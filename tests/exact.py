@@ -18,8 +18,8 @@ from numpyro.infer import MCMC, NUTS
 from numpyro.primitives import Messenger
 
 from topiczoo.corpora.layouts import documents
-from topiczoo.inference.reading import read
-from topiczoo.inference.running import run, total
+from topiczoo.inference.story.graph import read
+from topiczoo.inference.story.tracing import run, total
 
 
 class _WithoutWords(Messenger):

@@ -6,7 +6,7 @@ import numpy as np
 
 from topiczoo import inference
 from topiczoo.corpora import Corpus
-from topiczoo.inference.reading import read
+from topiczoo.inference.story.graph import read
 
 TRAIN = Corpus.from_counts(np.random.default_rng(1).poisson(1.5, (6, 5)) + 1, list("abcde"))
 

@@ -10,8 +10,8 @@ import numpyro.distributions as dist
 from topiczoo import models
 from topiczoo.corpora import Corpus
 from topiczoo.inference import Fit
-from topiczoo.inference.reading import Reading
-from topiczoo.inference.running import Story
+from topiczoo.inference.story.graph import Reading
+from topiczoo.inference.story.tracing import Story
 from topiczoo.models import draw_words
 
 WICKED = ["<script>window.hacked=1</script>", "</script>", "<img src=x onerror=window.hacked=1>", '"it\'s" & $x$']

@@ -15,8 +15,11 @@ from scipy.stats import norm
 
 from topiczoo import diagnostics, inference
 from topiczoo.corpora import Corpus
-from topiczoo.inference import expectations
-from topiczoo.inference.additive import (
+from topiczoo.inference.em import expectations
+from topiczoo.inference.em.expectations import Settings
+from topiczoo.inference.em.expectations_additive import Bags, additive_topics
+from topiczoo.inference.em.expectations_enumerated import Enumerated
+from topiczoo.inference.kernels.additive import (
     WIDTH,
     JeffreysPenalty,
     LaplacePenalty,
@@ -25,10 +28,7 @@ from topiczoo.inference.additive import (
     direction,
     first_deviation,
 )
-from topiczoo.inference.expectations import Settings
-from topiczoo.inference.expectations_additive import Bags, additive_topics
-from topiczoo.inference.expectations_enumerated import Enumerated
-from topiczoo.inference.reading import read
+from topiczoo.inference.story.graph import read
 from topiczoo.models import NormalJeffreys, background, draw_words, sage_nb, sage_topics, share_of_zeros
 
 NAMES = np.array(["east", "north", "west"])

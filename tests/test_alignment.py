@@ -11,7 +11,7 @@ from topiczoo import models
 from topiczoo.corpora import Corpus
 from topiczoo.diagnostics import align
 from topiczoo.inference import Fit
-from topiczoo.inference.running import Story
+from topiczoo.inference.story.tracing import Story
 
 
 def made_fit(beta, *, snapshots=None, **draws):

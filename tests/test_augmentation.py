@@ -26,11 +26,11 @@ from test_augmented_draws import (
 
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
-from topiczoo.inference.assignments import count
-from topiczoo.inference.augmentation import AUGMENTED, DoubleExponential, Logistic, Quadratic
-from topiczoo.inference.augmented_block import AugmentedBlock
-from topiczoo.inference.blocks import few
-from topiczoo.inference.reading import read
+from topiczoo.inference.mcmc.augmentation import AUGMENTED, DoubleExponential, Logistic, Quadratic
+from topiczoo.inference.mcmc.augmented import AugmentedBlock
+from topiczoo.inference.mcmc.conjugate import few
+from topiczoo.inference.story.assignments import count
+from topiczoo.inference.story.graph import read
 from topiczoo.models import Hinge, slda_glm, sstm
 
 COUNTS = np.array([[2, 1], [0, 3], [1, 1], [4, 0], [1, 2], [0, 2]])

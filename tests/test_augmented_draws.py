@@ -22,9 +22,9 @@ from scipy.special import log_expit, log_softmax
 
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
-from topiczoo.inference.augmentation import AUGMENTED
-from topiczoo.inference.augmented_block import AugmentedBlock
-from topiczoo.inference.reading import read
+from topiczoo.inference.mcmc.augmentation import AUGMENTED
+from topiczoo.inference.mcmc.augmented import AugmentedBlock
+from topiczoo.inference.story.graph import read
 from topiczoo.models import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgainstAll
 from topiczoo.models.distributions import BernoulliProbit
 

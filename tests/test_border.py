@@ -16,11 +16,11 @@ from numpyro.distributions import constraints
 
 from topiczoo import diagnostics, inference, models
 from topiczoo.corpora import Corpus
-from topiczoo.inference.advice import engines_that_take
-from topiczoo.inference.border import check_corpus, check_counts, check_numbers, check_seed, check_share
-from topiczoo.inference.parameters import _outside
-from topiczoo.inference.reading import read
-from topiczoo.inference.running import Story
+from topiczoo.inference.story.advice import engines_that_take
+from topiczoo.inference.story.graph import read
+from topiczoo.inference.story.parameters import _outside
+from topiczoo.inference.story.tracing import Story
+from topiczoo.inference.story.validation import check_corpus, check_counts, check_numbers, check_seed, check_share
 
 CORPUS, Y = stories.small()
 ENGINES = ("gibbs", "nuts", "svi", "vem")

@@ -12,12 +12,12 @@ from scipy.special import softmax
 
 from topiczoo import inference, models
 from topiczoo.corpora import Corpus
-from topiczoo.inference import prediction as predicting
-from topiczoo.inference import probabilities
-from topiczoo.inference.intervals import Calibration, bounds, calibrated, widths
-from topiczoo.inference.prediction import Prediction, _calibrated
-from topiczoo.inference.probabilities import from_aside, from_fitted, temperature, tempered
-from topiczoo.inference.selection import error
+from topiczoo.inference.predictive import prediction as predicting
+from topiczoo.inference.predictive import probabilities
+from topiczoo.inference.predictive.conformal import Calibration, bounds, calibrated, widths
+from topiczoo.inference.predictive.prediction import Prediction, _calibrated
+from topiczoo.inference.predictive.probabilities import from_aside, from_fitted, temperature, tempered
+from topiczoo.inference.predictive.selection import error
 
 RNG = np.random.default_rng(0)
 
@@ -210,7 +210,7 @@ def test_fitted_documents_give_a_temperature_that_is_raised(monkeypatch, losses,
         return {"mood": class_prediction(right, losses=losses)}
 
     monkeypatch.setattr(predicting, "predicted", answer)
-    monkeypatch.setattr("topiczoo.inference.folding.Folding", lambda fit, corpus: corpus)
+    monkeypatch.setattr("topiczoo.inference.predictive.fold_in.Folding", lambda fit, corpus: corpus)
     found = from_fitted(fit, "mood", "plug-in")
     ((rows, rule),) = asked
     assert rule == "plug-in" and len(set(rows)) == len(rows) == 500 and rows.min() > 9

@@ -15,9 +15,11 @@ import pytest
 from topiczoo import models
 from topiczoo.corpora import Corpus
 from topiczoo.diagnostics import Calibration, calibrate, calibration, geweke
-from topiczoo.inference import Trials, sweep, trials
-from topiczoo.inference.augmented_block import AugmentedBlock
-from topiczoo.inference.blocks import Block
+from topiczoo.inference import Trials
+from topiczoo.inference import simulation as trials
+from topiczoo.inference.kernels import sweep
+from topiczoo.inference.mcmc.augmented import AugmentedBlock
+from topiczoo.inference.mcmc.conjugate import Block
 
 SHAPE = Corpus.from_counts(
     np.random.default_rng(0).poisson(1.2, (6, 5)) + np.eye(6, 5, dtype=int)

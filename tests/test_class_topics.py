@@ -9,8 +9,8 @@ from test_margins import planted
 
 from topiczoo.diagnostics import class_topics
 from topiczoo.diagnostics.class_topics import ClassTopics
-from topiczoo.inference.fit import Fit
-from topiczoo.inference.reading import read
+from topiczoo.inference.posterior.fit import Fit
+from topiczoo.inference.story.graph import read
 from topiczoo.models import lda
 
 matplotlib.use("agg")

@@ -17,7 +17,7 @@ from report_fits import simulated
 
 from topiczoo import __version__, corpora, diagnostics, inference, models
 from topiczoo.command_line import main, print_topics
-from topiczoo.inference.prediction import Prediction
+from topiczoo.inference.predictive.prediction import Prediction
 
 OWN = """
 import jax.numpy as jnp, numpyro, numpyro.distributions as dist

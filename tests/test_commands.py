@@ -13,7 +13,7 @@ from test_command_line import folder, made_fit  # noqa: F401
 
 from topiczoo import corpora, diagnostics, inference, models
 from topiczoo.command_line import main
-from topiczoo.inference.prediction import Prediction
+from topiczoo.inference.predictive.prediction import Prediction
 
 
 class Engine:

@@ -13,11 +13,11 @@ from scipy.special import logsumexp, softmax
 from scipy.stats import dirichlet, norm
 from test_facets import CORPUS, Y
 
-from topiczoo.inference.additive import LaplacePenalty
-from topiczoo.inference.additive_site import AdditiveSite, Facet, warmed_up
-from topiczoo.inference.expectations import DirichletSite, Marginals, Settings, dirichlet_bound
-from topiczoo.inference.expectations_labels import LatentLabels
-from topiczoo.inference.reading import read
+from topiczoo.inference.em.additive_site import AdditiveSite, Facet, warmed_up
+from topiczoo.inference.em.expectations import DirichletSite, Marginals, Settings, dirichlet_bound
+from topiczoo.inference.em.expectations_labels import LatentLabels
+from topiczoo.inference.kernels.additive import LaplacePenalty
+from topiczoo.inference.story.graph import read
 from topiczoo.models import draw_words
 
 # deviations of two topics and two labels as variational EM moves them, from counts of their sums

@@ -20,9 +20,9 @@ from topiczoo.diagnostics.diagnosis import THRESHOLDS
 from topiczoo.diagnostics.followed import Followed, prediction_checks
 from topiczoo.diagnostics.wording import first_sentence
 from topiczoo.inference import Fit
-from topiczoo.inference.expected_responses import Expected
-from topiczoo.inference.reading import Reading
-from topiczoo.inference.running import Story
+from topiczoo.inference.predictive.expected_responses import Expected
+from topiczoo.inference.story.graph import Reading
+from topiczoo.inference.story.tracing import Story
 
 
 def good(num_chains=2, num_draws=400):

@@ -14,13 +14,13 @@ import pytest
 from scipy import integrate, stats
 from scipy.special import gammaln
 
-from topiczoo.inference import gamma as gammas
-from topiczoo.inference.gamma import dirichlet, log_gamma
-from topiczoo.inference.polya_gamma import _series, polya_gamma
+from topiczoo.inference.kernels import gamma as gammas
+from topiczoo.inference.kernels.gamma import dirichlet, log_gamma
+from topiczoo.inference.kernels.gig import GeneralizedInverseGaussian
+from topiczoo.inference.kernels.open_uniform import inside_unit
+from topiczoo.inference.kernels.polya_gamma import _series, polya_gamma
+from topiczoo.inference.kernels.truncated import TruncatedNormal, positive_normal
 from topiczoo.models.distributions import BernoulliProbit, InverseGaussian, NormalJeffreys
-from topiczoo.models.gig import GeneralizedInverseGaussian
-from topiczoo.models.truncated import TruncatedNormal, positive_normal
-from topiczoo.models.uniform import inside_unit
 
 DRAWS, LEVEL, FAR = 20_000, 1e-7, 6.0
 

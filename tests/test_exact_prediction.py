@@ -27,9 +27,9 @@ from scipy.special import digamma, gammaln, softmax
 from topiczoo import inference, models
 from topiczoo.corpora import Corpus
 from topiczoo.diagnostics.predictive_scores import scores
-from topiczoo.inference.expected_responses import expected_responses
-from topiczoo.inference.folding import Folding
-from topiczoo.inference.selection import error
+from topiczoo.inference.predictive.expected_responses import expected_responses
+from topiczoo.inference.predictive.fold_in import Folding
+from topiczoo.inference.predictive.selection import error
 from topiczoo.models import draw_words
 
 RNG = np.random.default_rng(7)

@@ -20,17 +20,17 @@ from scipy.stats import norm
 from topiczoo import diagnostics, inference
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
-from topiczoo.inference import expectations
-from topiczoo.inference.additive import LaplacePenalty, climb, direction
-from topiczoo.inference.expectations import Settings
-from topiczoo.inference.expectations_additive import additive_topics
-from topiczoo.inference.expectations_words import Words
-from topiczoo.inference.fit import Fit
-from topiczoo.inference.folding import Folding
-from topiczoo.inference.marginal import Marginal
-from topiczoo.inference.reading import read
-from topiczoo.inference.running import log_prob, run
-from topiczoo.inference.upstream import ClassPosterior
+from topiczoo.inference.em import expectations
+from topiczoo.inference.em.expectations import Settings
+from topiczoo.inference.em.expectations_additive import additive_topics
+from topiczoo.inference.em.expectations_words import Words
+from topiczoo.inference.kernels.additive import LaplacePenalty, climb, direction
+from topiczoo.inference.marginal.model import Marginal
+from topiczoo.inference.posterior.fit import Fit
+from topiczoo.inference.predictive.class_posterior import ClassPosterior
+from topiczoo.inference.predictive.fold_in import Folding
+from topiczoo.inference.story.graph import read
+from topiczoo.inference.story.tracing import log_prob, run
 from topiczoo.models import background, draw_words, find_regions, sage_facets, sage_geo, share_of_zeros
 
 QUIET = {"progress_bar": False}

@@ -14,10 +14,11 @@ from fits import fit_of
 from scipy.special import softmax
 
 from topiczoo import corpora, diagnostics, inference, models
-from topiczoo.inference import chains, gibbs_engine
-from topiczoo.inference.blocks import DirichletBlock
-from topiczoo.inference.chains import _refuse_nan
-from topiczoo.inference.pointwise import draw_index
+from topiczoo.inference.mcmc import chains
+from topiczoo.inference.mcmc import engine as gibbs_engine
+from topiczoo.inference.mcmc.chains import _refuse_nan
+from topiczoo.inference.mcmc.conjugate import DirichletBlock
+from topiczoo.inference.predictive.pointwise import draw_index
 
 RNG = np.random.default_rng(0)
 CORPUS = corpora.Corpus.from_counts(RNG.poisson(1.0, (5, 4)) + 1, ["ant", "bee", "cat", "dog"], names=list("pqrst"))

@@ -21,7 +21,7 @@ from topiczoo.diagnostics.followed import CERTAIN, CLOSE, Followed, _gap, follow
 from topiczoo.diagnostics.quantities import Series, series
 from topiczoo.diagnostics.variational import check_bound, check_svi, loss_slope
 from topiczoo.diagnostics.wording import advice
-from topiczoo.inference.expected_responses import Expected
+from topiczoo.inference.predictive.expected_responses import Expected
 
 RNG = np.random.default_rng(0)
 CHAINS, DRAWS, DOCUMENTS, PARTS = 3, 4, 5, 2  # no two alike: an axis in the place of another shows

@@ -8,8 +8,8 @@ import pytest
 import stories
 
 from topiczoo import diagnostics, inference
-from topiczoo.inference.labels import codes_of, labels_as_codes
-from topiczoo.inference.reading import read
+from topiczoo.inference.story.graph import read
+from topiczoo.inference.story.labels import codes_of, labels_as_codes
 from topiczoo.models import slda_glm
 
 CORPUS = stories.small()[0]

@@ -14,9 +14,9 @@ from numpyro.infer.util import log_density
 
 from topiczoo import corpora, models
 from topiczoo.corpora.layouts import documents
-from topiczoo.inference.marginal import Marginal, sigma_points
-from topiczoo.inference.reading import read
-from topiczoo.inference.running import log_prob, run
+from topiczoo.inference.marginal.model import Marginal, sigma_points
+from topiczoo.inference.story.graph import read
+from topiczoo.inference.story.tracing import log_prob, run
 from topiczoo.models import draw_words
 
 TINY = corpora.Corpus.from_counts([[2, 1, 0], [0, 1, 1], [1, 0, 1]])  # 7 tokens, one of them twice

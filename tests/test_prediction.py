@@ -18,12 +18,13 @@ from topiczoo import inference, models
 from topiczoo.corpora import Corpus
 from topiczoo.diagnostics.documents import _add_responses
 from topiczoo.diagnostics.predictive_scores import scores
-from topiczoo.inference import Fit, special
-from topiczoo.inference.intervals import Calibration
-from topiczoo.inference.prediction import Prediction
-from topiczoo.inference.reading import Reading
-from topiczoo.inference.running import Story
-from topiczoo.inference.starting import coefficients_by_response, topics_by_response
+from topiczoo.inference import Fit
+from topiczoo.inference.em.starts import coefficients_by_response, topics_by_response
+from topiczoo.inference.kernels import special
+from topiczoo.inference.predictive.conformal import Calibration
+from topiczoo.inference.predictive.prediction import Prediction
+from topiczoo.inference.story.graph import Reading
+from topiczoo.inference.story.tracing import Story
 
 RNG = np.random.default_rng(0)
 BETA = RNG.dirichlet(np.full(6, 0.7), 3).astype(np.float32)

@@ -7,9 +7,9 @@ from scipy.optimize import minimize
 from scipy.special import log_ndtr, ndtr
 
 from topiczoo.corpora import Corpus
-from topiczoo.inference.folding import Folding
-from topiczoo.inference.prediction import plug_in_topics
-from topiczoo.inference.projection import climb, project, squared
+from topiczoo.inference.predictive.fold_in import Folding
+from topiczoo.inference.predictive.prediction import plug_in_topics
+from topiczoo.inference.predictive.projection import climb, project, squared
 from topiczoo.models import sstm
 
 

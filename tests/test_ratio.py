@@ -15,13 +15,15 @@ import stories
 from numpyro.infer import NUTS
 
 from topiczoo import inference, models
-from topiczoo.inference import augmentation, gibbs_engine, ratio_tests, sweep
-from topiczoo.inference.augmented_block import AugmentedBlock
-from topiczoo.inference.blocks import BlockState, DirichletBlock, GaussianBlock, LabelBlock, ScaleBlock, few
-from topiczoo.inference.gibbs_engine import choose_blocks
-from topiczoo.inference.reading import read
-from topiczoo.inference.topic_blocks import CollapsedBlock, TopicBlock
-from topiczoo.models.gig import GeneralizedInverseGaussian
+from topiczoo.inference.kernels import sweep
+from topiczoo.inference.kernels.gig import GeneralizedInverseGaussian
+from topiczoo.inference.mcmc import augmentation, ratio_tests
+from topiczoo.inference.mcmc import engine as gibbs_engine
+from topiczoo.inference.mcmc.augmented import AugmentedBlock
+from topiczoo.inference.mcmc.conjugate import BlockState, DirichletBlock, GaussianBlock, LabelBlock, ScaleBlock, few
+from topiczoo.inference.mcmc.engine import choose_blocks
+from topiczoo.inference.mcmc.topics import CollapsedBlock, TopicBlock
+from topiczoo.inference.story.graph import read
 
 
 def run_check(story, counts=False, **arguments):

@@ -20,7 +20,7 @@ from topiczoo.diagnostics.held_out import HeldOut
 from topiczoo.diagnostics.reporting import judge, report, write
 from topiczoo.diagnostics.response_checks import check_response, coverage
 from topiczoo.inference import Fit
-from topiczoo.inference.prediction import Prediction
+from topiczoo.inference.predictive.prediction import Prediction
 
 VOID = {"meta", "link", "img", "input", "br"}
 

@@ -15,8 +15,8 @@ import stories
 
 from topiczoo import inference
 from topiczoo.corpora import Corpus
-from topiczoo.inference.border import in_order
-from topiczoo.inference.reading import read
+from topiczoo.inference.story.graph import read
+from topiczoo.inference.story.validation import in_order
 from topiczoo.models import draw_words, slda_glm
 
 COUNTS = stories.small()[0].counts

@@ -22,8 +22,8 @@ from scipy.special import gammaln, logsumexp
 from topiczoo import inference
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
-from topiczoo.inference.reading import read
-from topiczoo.inference.running import Answer, log_prob, run
+from topiczoo.inference.story.graph import read
+from topiczoo.inference.story.tracing import Answer, log_prob, run
 from topiczoo.models import slda_glm
 
 APART = 6.0

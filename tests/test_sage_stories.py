@@ -11,7 +11,7 @@ from scipy.special import softmax
 
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
-from topiczoo.inference.running import Answer, Story, log_prob, run, unwrapped
+from topiczoo.inference.story.tracing import Answer, Story, log_prob, run, unwrapped
 from topiczoo.models import NormalJeffreys, sage_facets, sage_geo, sage_nb, sage_topics
 
 CORPUS = Corpus.from_counts(np.array([[2, 1, 0, 0], [0, 1, 3, 1], [1, 0, 1, 0]]))

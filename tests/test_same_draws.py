@@ -14,8 +14,8 @@ import pytest
 
 from topiczoo import corpora, inference
 from topiczoo.corpora import layouts
-from topiczoo.inference import sharding, sweep
-from topiczoo.inference.running import Story
+from topiczoo.inference.kernels import sharding, sweep
+from topiczoo.inference.story.tracing import Story
 
 EVERY_ENGINE = """
 import hashlib, json, warnings

@@ -11,7 +11,7 @@ from fits import fit_of
 from scipy.stats import norm
 
 from topiczoo.diagnostics.predictive_scores import class_scores, crps, r_squared, real_scores, scores
-from topiczoo.inference.folding import Folding, responses
+from topiczoo.inference.predictive.fold_in import Folding, responses
 from topiczoo.models import draw_words, medlda
 
 RNG = np.random.default_rng(0)

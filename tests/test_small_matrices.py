@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from topiczoo.inference.small_matrices import cholesky, solve
+from topiczoo.inference.kernels.small_matrices import cholesky, solve
 
 
 @pytest.mark.parametrize("size", [1, 6])

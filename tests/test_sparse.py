@@ -9,8 +9,8 @@ import pytest
 
 from topiczoo import inference
 from topiczoo.corpora import Corpus
-from topiczoo.inference.fit import Fit
-from topiczoo.inference.reading import read
+from topiczoo.inference.posterior.fit import Fit
+from topiczoo.inference.story.graph import read
 from topiczoo.models import COEFFICIENTS, sstm
 
 QUICK = {"num_warmup": 60, "num_samples": 60, "num_chains": 1, "progress_bar": False}

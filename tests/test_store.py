@@ -20,8 +20,8 @@ import xarray as xr
 
 from topiczoo import diagnostics, inference, models
 from topiczoo.corpora import Corpus
-from topiczoo.inference import file_format, store, stored_story, whole_file
-from topiczoo.inference.running import Story
+from topiczoo.inference.posterior import file_format, store, stored_story, whole_file
+from topiczoo.inference.story.tracing import Story
 
 RNG = np.random.default_rng(0)
 GIB = 2**30

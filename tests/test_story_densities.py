@@ -16,7 +16,7 @@ from scipy.special import expit, log_softmax
 
 from topiczoo import models
 from topiczoo.corpora import Corpus
-from topiczoo.inference.running import Answer, Story, log_prob, run, total
+from topiczoo.inference.story.tracing import Answer, Story, log_prob, run, total
 from topiczoo.models import RESPONSES
 
 COUNTS = np.array([[2, 1, 0], [0, 1, 3], [1, 0, 1], [0, 0, 2]])

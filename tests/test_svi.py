@@ -16,10 +16,10 @@ from scipy import stats
 from scipy.special import gammainc, polygamma, softmax
 
 from topiczoo import corpora, models
-from topiczoo.inference import svi_engine
-from topiczoo.inference.guides import BOOST, Guide, PathwiseDirichlet, pathwise_log_gamma
-from topiczoo.inference.reading import read
-from topiczoo.inference.svi_engine import Batches, _Fitting, learning_rates, svi
+from topiczoo.inference.marginal import svi_engine
+from topiczoo.inference.marginal.guides import BOOST, Guide, PathwiseDirichlet, pathwise_log_gamma
+from topiczoo.inference.marginal.svi_engine import Batches, _Fitting, learning_rates, svi
+from topiczoo.inference.story.graph import read
 from topiczoo.models import draw_bags
 
 QUIET = {"progress_bar": False}

@@ -10,8 +10,8 @@ import pytest
 import stories
 
 from topiczoo import inference, models
-from topiczoo.inference.reading import read
-from topiczoo.inference.running import Story
+from topiczoo.inference.story.graph import read
+from topiczoo.inference.story.tracing import Story
 
 CORPUS, Y = stories.small()
 TWO = {"num_topics": 2}

@@ -13,10 +13,10 @@ import pytest
 
 from topiczoo import inference
 from topiczoo.corpora import layouts
-from topiczoo.inference import sharding, sweep
-from topiczoo.inference.assignments import TopicAssignments
-from topiczoo.inference.gibbs_engine import choose_blocks
-from topiczoo.inference.reading import read
+from topiczoo.inference.kernels import sharding, sweep
+from topiczoo.inference.mcmc.engine import choose_blocks
+from topiczoo.inference.story.assignments import TopicAssignments
+from topiczoo.inference.story.graph import read
 
 FAR = 5.5
 NUM_DRAWS, WARM_UP = 500, 30

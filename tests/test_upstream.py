@@ -16,12 +16,12 @@ from stories import naive_bayes
 
 from topiczoo import diagnostics, inference
 from topiczoo.corpora import Corpus
-from topiczoo.inference.expectations import Settings
-from topiczoo.inference.expectations_words import Words
-from topiczoo.inference.fit import Fit
-from topiczoo.inference.folding import Folding
-from topiczoo.inference.reading import read
-from topiczoo.inference.upstream import ClassPosterior
+from topiczoo.inference.em.expectations import Settings
+from topiczoo.inference.em.expectations_words import Words
+from topiczoo.inference.posterior.fit import Fit
+from topiczoo.inference.predictive.class_posterior import ClassPosterior
+from topiczoo.inference.predictive.fold_in import Folding
+from topiczoo.inference.story.graph import read
 from topiczoo.models import disclda, draw_words
 
 NAMES = np.array(["east", "north", "west"])

@@ -30,14 +30,14 @@ from scipy.stats import norm
 
 from topiczoo.corpora import Corpus, layouts
 from topiczoo.corpora.layouts import documents
-from topiczoo.inference import expectations_words
-from topiczoo.inference.expectations import Settings, dirichlet_bound, fit_alpha
-from topiczoo.inference.expectations_enumerated import Enumerated
-from topiczoo.inference.expectations_normal import NormalWords, Tilt, expected_response, settle_tokens
-from topiczoo.inference.expectations_words import Words
-from topiczoo.inference.reading import read
-from topiczoo.inference.vem_engine import fold_in, vem
-from topiczoo.inference.word_steps import e_step, pair_blocks
+from topiczoo.inference.em import expectations_words
+from topiczoo.inference.em.engine import fold_in, vem
+from topiczoo.inference.em.expectations import Settings, dirichlet_bound, fit_alpha
+from topiczoo.inference.em.expectations_enumerated import Enumerated
+from topiczoo.inference.em.expectations_normal import NormalWords, Tilt, expected_response, settle_tokens
+from topiczoo.inference.em.expectations_words import Words
+from topiczoo.inference.kernels.word_steps import e_step, pair_blocks
+from topiczoo.inference.story.graph import read
 from topiczoo.models import draw_bags, lda, mixture, slda
 
 STORY = {"num_topics": K, "alpha": ALPHA, "gamma": GAMMA}

@@ -14,9 +14,10 @@ from scipy.integrate import quad
 from scipy.sparse import csr_array
 
 from topiczoo.corpora import Corpus
-from topiczoo.inference import special, vem_engine
-from topiczoo.inference.additive_site import counts_of, dealt_counts
-from topiczoo.inference.expectations import (
+from topiczoo.inference.em import engine as vem_engine
+from topiczoo.inference.em.additive_site import counts_of, dealt_counts
+from topiczoo.inference.em.engine import FRESH, _ascend, _draw, _finite
+from topiczoo.inference.em.expectations import (
     SMALLEST_ALPHA,
     DirichletSite,
     Marginals,
@@ -26,9 +27,9 @@ from topiczoo.inference.expectations import (
     impossible,
     log_normaliser,
 )
-from topiczoo.inference.starting import coefficients_by_response, topics_by_response
-from topiczoo.inference.vem_engine import FRESH, _ascend, _draw, _finite
-from topiczoo.inference.word_steps import first_gamma
+from topiczoo.inference.em.starts import coefficients_by_response, topics_by_response
+from topiczoo.inference.kernels import special
+from topiczoo.inference.kernels.word_steps import first_gamma
 
 NOBODY = SimpleNamespace(story=SimpleNamespace(name="nobody"), below=())
 

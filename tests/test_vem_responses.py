@@ -28,14 +28,15 @@ from scipy.special import gammaln, log_softmax, softmax
 from scipy.stats import norm
 
 from topiczoo.corpora import Corpus
-from topiczoo.inference import expectations, expectations_general, vem
-from topiczoo.inference.expectations import Settings, dirichlet_bound
-from topiczoo.inference.expectations_general import GlmWords, _solve
-from topiczoo.inference.expectations_glm import GlmResponse, growth, no_less_than_rounding, settle_glm, sums_of
-from topiczoo.inference.reading import read
-from topiczoo.inference.starting import coefficients_by_response, topics_by_response
-from topiczoo.inference.sweep import CHUNK
-from topiczoo.inference.word_steps import Chunk
+from topiczoo.inference import vem
+from topiczoo.inference.em import expectations, expectations_general
+from topiczoo.inference.em.expectations import Settings, dirichlet_bound
+from topiczoo.inference.em.expectations_general import GlmWords, _solve
+from topiczoo.inference.em.expectations_glm import GlmResponse, growth, no_less_than_rounding, settle_glm, sums_of
+from topiczoo.inference.em.starts import coefficients_by_response, topics_by_response
+from topiczoo.inference.kernels.sweep import CHUNK
+from topiczoo.inference.kernels.word_steps import Chunk
+from topiczoo.inference.story.graph import read
 from topiczoo.models import draw_words, slda, slda_glm
 
 QUIET = {"progress_bar": False}

@@ -11,10 +11,10 @@ from by_loops import CORPUS, COUNTS, SOME_Y, K, Y
 from scipy.stats import invgamma, norm
 
 from topiczoo.corpora import Corpus
-from topiczoo.inference import expectations
-from topiczoo.inference.expectations_response import NormalResponse
-from topiczoo.inference.reading import read
-from topiczoo.inference.vem_engine import vem
+from topiczoo.inference.em import expectations
+from topiczoo.inference.em.engine import vem
+from topiczoo.inference.em.expectations_response import NormalResponse
+from topiczoo.inference.story.graph import read
 from topiczoo.models import draw_words, slda
 
 FEW = CORPUS[:20]

@@ -1,0 +1,1 @@
+"""Variational EM: expectations of topics given parameters, parameters given expectations."""

@@ -1,0 +1,243 @@
+"""Variational EM for words with one normal response: y_d ~ N(eta . zbar_d + offset_d, scale_d^2).
+
+Blei & McAuliffe (2007), equations 4-11. The response ties the words of a document together, so phi is updated token
+by token in sequence (documents side by side), and distinct occurrences of a term have distinct phi.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from topiczoo.corpora.layouts import Blocks, token_blocks
+
+from ..kernels.special import digamma, gammaln
+from ..story.graph import Reading
+from .expectations import Marginals, Settings, expected_log, fit_alpha, log_normaliser, refuse
+from .expectations_response import NormalResponse
+from .expectations_words import read_words
+from .starts import topics_by_response
+
+
+class Tilt(NamedTuple):
+    """The response as the E-step sees it; precision 0 means unlabelled."""
+
+    eta: jax.Array  # [K]
+    target: jax.Array  # [D] y less the offset
+    precision: jax.Array  # [D] 1 / scale^2
+
+
+def expected_response(
+    eta: jax.Array, target: jax.Array, precision: jax.Array, length: jax.Array, total: jax.Array, squares: jax.Array
+) -> jax.Array:
+    """E[log p(y | zbar)], equations 4 and 5, for documents side by side, [D].
+
+    ``total`` [K, D] is sum_n phi_n and ``squares`` [D] is sum_n (eta . phi_n)^2. Written with mean and variance of eta .
+    zbar, which loses no digits: E[(y - eta . zbar)^2] = (y - eta . phibar)^2 + sum_n Var(eta_{z_n}) / N^2.
+    """
+    mean = eta @ total / length
+    variance = jnp.maximum(eta**2 @ total - squares, 0.0) / length**2
+    density = 0.5 * jnp.log(precision / (2 * jnp.pi)) - 0.5 * precision * ((target - mean) ** 2 + variance)
+    return jnp.where(precision > 0, density, 0.0)
+
+
+@partial(jax.jit, donate_argnums=0)
+def settle_tokens(
+    phi: jax.Array,
+    blocks: Blocks,
+    log_beta: jax.Array,
+    alpha: jax.Array,
+    tokens: jax.Array,
+    tilt: Tilt,
+    e_tolerance: float,
+    e_iterations: int,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The E-step: phi [places, K, width], its sums over each document [D, K], and of each document's bound the part
+    of words and response [D].
+
+    ``log_beta`` is [V, K], ``alpha`` [D, K], ``tokens`` the sums of the phi to start from. gamma is alpha plus these
+    sums throughout (equation 6). A block of documents is swept until every one's bound rises by less than
+    ``e_tolerance`` of itself; those that do rest meanwhile.
+    """
+    terms = blocks.terms[0]
+    eta = tilt.eta[:, None]
+
+    def block(b: jax.Array, carry: tuple) -> tuple:
+        phi, totals, parts = carry
+        rows, lengths, first = blocks.rows[0, b], blocks.lengths[0, b], blocks.start[0, b]
+        prior, target, precision = alpha[rows].T, tilt.target[rows], tilt.precision[rows]
+        length = jnp.maximum(lengths, 1).astype(jnp.float32)
+        constant = gammaln(prior.sum(0)) - gammaln(prior).sum(0)
+
+        def sweep(state: tuple) -> tuple:
+            i, phi, total, bound, part, moving = state
+            gamma = prior + total
+            e_log_theta = digamma(gamma) - digamma(gamma.sum(0))
+
+            def token(n: jax.Array, carry: tuple) -> tuple:
+                phi, old, predictor, total, words, squares = carry
+                log_beta_w = log_beta.at[terms[first + n]].get(mode="clip").T  # clip: padding
+                others = predictor - (old * eta).sum(0)  # eta . phi_{-n}
+                # (7), phi_{-n} being the other tokens as they stand now
+                response = (precision / length) * ((target - others / length) * eta - eta**2 / (2 * length))
+                logits = e_log_theta + log_beta_w + response
+                top = logits.max(0)
+                weight = jnp.exp(logits - top)
+                mass = weight.sum(0)
+                new = jnp.where((n < lengths) & moving, weight / mass, old)
+                product = (new * eta).sum(0)
+                # E[log p(w_n | z_n)] + H(q(z_n)), log phi being logits - top - log mass
+                words += (new * (log_beta_w - logits)).sum(0) + new.sum(0) * (top + jnp.log(mass))
+                phi = phi.at[first + n].set(new)
+                # read ahead, after the write: XLA then updates phi in place instead of copying it for every token
+                ahead = phi[first + n + 1]
+                return phi, ahead, others + product, total + new, words, squares + product**2
+
+            nothing = jnp.zeros_like(length)
+            carry = phi, phi[first], tilt.eta @ total, jnp.zeros_like(total), nothing, nothing
+            phi, _, _, fresh, words, squares = jax.lax.fori_loop(0, blocks.depth[0, b], token, carry)
+            # (2) at gamma = alpha + sum_n phi_n, where E[log p(theta)] + E[log p(z)] - E[log q(theta)] is a ratio of
+            # normalisers
+            gamma = prior + fresh
+            words += expected_response(tilt.eta, target, precision, length, fresh, squares)
+            new = words + gammaln(gamma).sum(0) - gammaln(gamma.sum(0)) + constant
+            pairs = (fresh, total), (new, bound), (words, part)
+            total, new, part = (jnp.where(moving, *pair) for pair in pairs)
+            return i + 1, phi, total, new, part, moving & (jnp.abs(new - bound) > e_tolerance * jnp.abs(new))
+
+        nothing = jnp.zeros_like(length)
+        state = 0, phi, tokens[rows].T, nothing - jnp.inf, nothing, lengths > 0
+        state = jax.lax.while_loop(lambda state: (state[0] < e_iterations) & state[5].any(), sweep, state)
+        _, phi, total, _, part, _ = state
+        return phi, totals.at[b].set(total.T), parts.at[b].set(part)
+
+    shape = blocks.rows.shape[1:]
+    carry = phi, jnp.zeros((*shape, len(eta))), jnp.zeros(shape)
+    phi, totals, parts = jax.lax.fori_loop(0, shape[0], block, carry)
+    return phi, totals.reshape(-1, len(eta))[blocks.lane], parts.reshape(-1)[blocks.lane]
+
+
+@partial(jax.jit, static_argnames="num_terms")
+def token_sums(phi: jax.Array, blocks: Blocks, weight: jax.Array, num_terms: int) -> tuple[jax.Array, jax.Array]:
+    """Expected counts [V, K], the sums of equation 8, and sum_d weight_d sum_n phi_dn phi_dn' [K, K] for equation 5."""
+
+    def block(b: jax.Array, carry: tuple) -> tuple:
+        in_lane = weight[blocks.rows[0, b]]
+
+        def place(n: jax.Array, carry: tuple) -> tuple:
+            counts, products = carry
+            here = phi[blocks.start[0, b] + n]
+            counts = counts.at[blocks.terms[0, blocks.start[0, b] + n]].add(here.T)
+            return counts, products + (in_lane * here) @ here.T
+
+        return jax.lax.fori_loop(0, blocks.depth[0, b], place, carry)
+
+    num_topics = phi.shape[1]
+    carry = jnp.zeros((num_terms, num_topics)), jnp.zeros((num_topics, num_topics))
+    return jax.lax.fori_loop(0, blocks.rows.shape[1], block, carry)
+
+
+@jax.jit
+def squared_products(phi: jax.Array, blocks: Blocks, eta: jax.Array) -> jax.Array:
+    """sum_n (eta . phi_dn)^2 of each document, [D]."""
+
+    def block(b: jax.Array, totals: jax.Array) -> jax.Array:
+        def place(n: jax.Array, total: jax.Array) -> jax.Array:
+            return total + (eta @ phi[blocks.start[0, b] + n]) ** 2
+
+        total = jax.lax.fori_loop(0, blocks.depth[0, b], place, jnp.zeros(totals.shape[1]))
+        return totals.at[b].set(total)
+
+    totals = jax.lax.fori_loop(0, blocks.rows.shape[1], block, jnp.zeros(blocks.rows.shape[1:]))
+    return totals.reshape(-1)[blocks.lane]
+
+
+class NormalState(NamedTuple):
+    """What one turn of EM hands to the next. An E-step that is not fresh writes its phi over the last one."""
+
+    topics: np.ndarray  # [K, V], see DirichletSite
+    alpha: np.ndarray  # [K] or [D, K]
+    eta: np.ndarray  # [K]
+    spread: float  # value of the site behind the scale
+    phi: jax.Array  # [places, K, width]
+    tokens: jax.Array  # [D, K] sums of phi
+    bound: np.ndarray  # [D]
+
+
+class NormalWords:
+    """Stories of a Dirichlet theta for each document, Dirichlet topics, and one normal response linear in zbar."""
+
+    def __init__(self, reading: Reading, settings: Settings) -> None:
+        self.reading, self.settings = reading, settings
+        self.theta, self.topics, self.alpha = read_words(reading, settings)
+        self.response = NormalResponse(reading, settings.point)
+        known = {self.theta, *self.topics.names, *self.response.sites}
+        if extra := sorted((set(reading.latent) | set(reading.observed)) - known):
+            refuse(reading, extra[0], "it is neither part of the words nor of their normal response")
+        self.num_topics, self.num_terms = self.topics.prior.shape
+        self.blocks = token_blocks(reading.corpus, shards=1)
+        self.lengths = reading.corpus.lengths.astype(np.float64)
+
+    def start(self, rng: np.random.Generator) -> NormalState:
+        """Eta on a grid, sigma^2 the sample variance; topics by the response, or uniform (plus noise) as in the paper."""
+        nothing, counts = jnp.zeros(0), np.zeros(())
+        if self.settings.start == "response":
+            counts, _ = topics_by_response(self.reading.corpus.counts, self.reading.y, self.num_topics)
+        return NormalState(
+            self.topics.start(rng, counts), self.alpha, np.linspace(-1, 1, self.num_topics), self.response.first_spread(),
+            nothing, nothing, np.zeros(0),
+        )  # fmt: skip
+
+    def expect(self, state: NormalState, fresh: bool) -> NormalState:
+        log_beta = jnp.asarray(self.topics.log_mean(state.topics).T, jnp.float32)
+        phi, tokens = self._uniform() if fresh else (state.phi, state.tokens)
+        alpha = jnp.broadcast_to(jnp.asarray(state.alpha, jnp.float32), tokens.shape)
+        numbers = state.eta, self.response.target, self.response.precision(state.spread)
+        tilt = Tilt(*(jnp.asarray(number, jnp.float32) for number in numbers))
+        limits = self.settings.e_tolerance, self.settings.e_iterations
+        phi, tokens, part = settle_tokens(phi, self.blocks, log_beta, alpha, tokens, tilt, *limits)
+        gamma = state.alpha + np.asarray(tokens, np.float64)
+        bound = np.asarray(part, np.float64) + log_normaliser(gamma) - log_normaliser(state.alpha)
+        return state._replace(phi=phi, tokens=tokens, bound=bound)
+
+    def _uniform(self) -> tuple[jax.Array, jax.Array]:
+        """phi of 1/K for every token, and its sums."""
+        depth, lengths = np.asarray(self.blocks.depth[0]), np.asarray(self.blocks.lengths[0])
+        position = np.arange(depth.sum()) - np.repeat(np.asarray(self.blocks.start[0]), depth)
+        inside = jnp.asarray(position[:, None] < np.repeat(lengths, depth, axis=0))[:, None]
+        share = jnp.full(self.num_topics, 1 / self.num_topics)
+        return jnp.where(inside, share[:, None], 0.0), jnp.asarray(self.lengths, jnp.float32)[:, None] * share
+
+    def maximise(self, state: NormalState, fresh: bool) -> NormalState:
+        tokens, alpha = np.asarray(state.tokens, np.float64), state.alpha
+        if self.settings.estimate_alpha and not fresh:
+            alpha = fit_alpha(alpha, expected_log(alpha + tokens))
+        # E[A'A] of (10), documents weighted by their precision: the sum of (5), which is
+        # (sum_n phi_n sum_n phi_n' - sum_n phi_n phi_n' + diag sum_n phi_n) / N^2
+        precision = self.response.precision(state.spread)
+        weight = precision / self.lengths**2
+        sums = token_sums(state.phi, self.blocks, jnp.asarray(weight, jnp.float32), self.num_terms)
+        counts, same = (np.asarray(sum_, np.float64) for sum_ in sums)
+        gram = (tokens * weight[:, None]).T @ tokens - same + np.diag(weight @ tokens)
+        phibar = tokens / self.lengths[:, None]
+        eta = self.response.coefficients(gram, phibar.T @ (precision * self.response.target))
+
+        squares = np.asarray(squared_products(state.phi, self.blocks, jnp.asarray(eta, jnp.float32)), np.float64)
+        variance = np.maximum(tokens @ eta**2 - squares, 0.0) / self.lengths**2
+        residual = (self.response.target - phibar @ eta) ** 2 + variance
+        spread = self.response.spread_given(residual, state.spread)
+        return state._replace(topics=self.topics.update(counts.T, state.topics), alpha=alpha, eta=eta, spread=spread)
+
+    def bound(self, state: NormalState) -> float:
+        prior = self.response.log_prior(state.eta, state.spread)
+        return float(state.bound.sum()) + self.topics.bound(state.topics) + prior
+
+    def marginals(self, state: NormalState) -> Marginals:
+        marginals = Marginals(dirichlet={self.theta: state.alpha + np.asarray(state.tokens)})
+        self.topics.put(state.topics, marginals)
+        marginals.point.update(self.response.points(state.eta, state.spread))
+        return marginals

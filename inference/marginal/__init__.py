@@ -1,0 +1,1 @@
+"""Stories with their topics summed out, for NUTS and stochastic variational inference."""

@@ -1,0 +1,89 @@
+"""NUTS on a story with its topics summed out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+from numpyro.infer import NUTS
+
+from topiczoo.corpora import Corpus
+from topiczoo.corpora.layouts import documents
+
+from ..mcmc.chains import Schedule, chunk_size, run_chains
+from ..story.graph import read
+from ..story.tracing import circumstances
+from ..story.validation import check_counts, check_numbers, check_seed, refuse_improper
+from .model import Marginal
+
+if TYPE_CHECKING:
+    from ..posterior.fit import Fit
+
+NODES = 9
+CHUNK = 50  # draws between two looks at a chain
+STATISTICS = {  # ArviZ's name: field of NumPyro's state
+    "diverging": "diverging",
+    "acceptance_rate": "accept_prob",
+    "n_steps": "num_steps",
+    "energy": "energy",
+    "lp": "potential_energy",  # its negative, below
+    "step_size": "adapt_state.step_size",
+}
+
+
+def nuts(
+    story: str | Callable, corpus: Corpus, y: Any = None, *, seed: int = 0, num_warmup: int = 500, num_samples: int = 500,
+    num_chains: int = 2, thinning: int = 1, progress_bar: bool = True, target_accept_prob: float = 0.9,
+    max_tree_depth: int = 10, **arguments: Any,
+) -> Fit:  # fmt: skip
+    """Draw from the posterior of a story by NumPyro's NUTS, with the topics of words summed out.
+
+    Without a response the target is the story's exact posterior. With one it is an approximation whose error vanishes
+    as documents grow: the response's density is averaged over nine sigma points of its predictor. ``fit.info["target"]``
+    says which. For small and middling corpora: every leapfrog step reads all words.
+
+    Parameters
+    ----------
+    story
+        A generative story, ``story(corpus, y=None, *, ...)``, or the name of one of the zoo.
+    corpus, y
+        Documents, and their responses where the story has them; NaN marks an unlabelled document.
+    num_warmup, num_samples, num_chains, thinning
+        As in NumPyro's MCMC. A chain's draws depend on the seed and its number, not on how many run beside it.
+    target_accept_prob, max_tree_depth
+        As in NumPyro's NUTS.
+    arguments
+        Keyword arguments of the story.
+    """
+    from ..posterior.fit import Fit
+
+    check_seed(seed)
+    check_counts(num_warmup=num_warmup, num_samples=num_samples, num_chains=num_chains, thinning=thinning)
+    check_counts(max_tree_depth=max_tree_depth)
+    check_numbers(most=1, target_accept_prob=target_accept_prob)
+    reading = read(story, corpus, y, arguments)
+    refuse_improper(reading, "nuts")
+    model = Marginal(reading, nodes=NODES, average="density")
+    drawn = run_chains(
+        NUTS(model, target_accept_prob=target_accept_prob, max_tree_depth=max_tree_depth),
+        (documents(corpus, pairs=True), jax.tree.map(jnp.asarray, reading.y)),
+        seed=seed,
+        num_chains=num_chains,
+        schedule=Schedule(
+            num_warmup, num_samples, thinning, chunk_size(num_warmup, num_samples, thinning, CHUNK),
+            statistics=STATISTICS,
+        ),
+        constrain=lambda state: {},
+        reset=lambda state: state,
+        means=lambda state: {},
+        progress_bar=progress_bar,
+    )  # fmt: skip
+    drawn.statistics["lp"] = -drawn.statistics["lp"]
+    info = {
+        "seed": seed, "num_warmup": num_warmup, "thinning": thinning, "target": model.target,
+        "divergences": int(drawn.statistics["diverging"].sum()), "interrupted": drawn.interrupted,
+        **circumstances(),
+    }  # fmt: skip
+    return Fit(reading.story, corpus, drawn.draws, y=reading.y, engine="nuts", info=info, statistics=drawn.statistics)

@@ -1,0 +1,322 @@
+"""Stochastic variational inference on a story with its topics summed out, by minibatches of documents.
+
+A minibatch is a slice of the corpus. The story runs on the slice as on a small corpus; what belongs to documents, in the
+story's density and in the guide's, is multiplied by D/batch, so that the bound of a random slice is on average the bound
+of the corpus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro import handlers
+from numpyro.infer import SVI, TraceMeanField_ELBO
+from numpyro.infer.util import log_density
+from numpyro.optim import Adam
+from tqdm.auto import tqdm
+
+from topiczoo.corpora import Corpus
+from topiczoo.corpora.layouts import Documents, Pairs, documents
+
+from ..story.graph import Reading, read
+from ..story.tracing import TRACING, circumstances, traced
+from ..story.validation import check_counts, check_numbers, check_seed, refuse_improper
+from .guides import Guide, PathwiseDirichlet
+from .model import Marginal
+
+if TYPE_CHECKING:
+    from ..posterior.fit import Fit
+
+NODES = 3
+BUDGET = (
+    256 * 2**20
+)  # bytes: of a site whose draws would take more the mean is kept, and fewer draws if not of documents
+LOOK = 50  # steps between two looks at the loss
+
+
+def svi(
+    story: str | Callable, corpus: Corpus, y: Any = None, *, seed: int = 0, num_steps: int = 2000,
+    batch_size: int | None = None, guide: str = "mean_field", learning_rate: float = 0.05, num_draws: int = 500,
+    progress_bar: bool = True, **arguments: Any,
+) -> Fit:  # fmt: skip
+    """Fit a variational approximation of a story's posterior, and draw from it.
+
+    Parameters
+    ----------
+    story
+        A generative story, ``story(corpus, y=None, *, ...)``, or the name of one of the zoo.
+    corpus, y
+        Documents, and their responses where the story has them; NaN marks an unlabelled document.
+    num_steps, batch_size
+        Steps of the optimiser, and documents in each; all of them by default.
+    guide
+        ``"mean_field"``: parameters for every document. ``"amortised"``: theta's from a network that reads the document.
+    learning_rate
+        Of Adam, at its highest: it rises for a twentieth of the steps and then falls along a cosine.
+    num_draws
+        Draws from the fitted guide that make up the posterior.
+    arguments
+        Keyword arguments of the story.
+
+    Notes
+    -----
+    ``fit.info["losses"]`` are the estimates of the negative bound, one a step. With a response the bound averages its
+    log-density over three sigma points of the predictor: exact for a normal response.
+    """
+    from ..posterior.fit import Fit
+
+    check_seed(seed)
+    check_counts(num_steps=num_steps, num_draws=num_draws)
+    check_numbers(learning_rate=learning_rate)
+    if batch_size is not None:
+        check_counts(batch_size=batch_size)
+        if batch_size > len(corpus):
+            raise ValueError(f"batch_size is {batch_size}, more than the {len(corpus)} documents; give fewer.")
+    reading = read(story, corpus, y, arguments)
+    refuse_improper(reading, "svi")
+    fitted = _Fitting(reading, guide, batch_size or len(corpus), learning_rate, num_steps, seed)
+    losses, interrupted = fitted.run(num_steps, progress_bar)
+    draws, means, snapshots, index = fitted.draw(num_draws)
+    info = {
+        "seed": seed, "guide": guide, "batch_size": batch_size, "num_steps": len(losses),
+        "learning_rate": learning_rate, "target": fitted.model.target, "losses": losses, "interrupted": interrupted,
+        "as_means": sorted(means), **circumstances(),
+    }  # fmt: skip
+    fit = Fit(
+        reading.story, corpus, draws, y=reading.y, engine="svi", info=info, statistics={},
+        means=means, snapshots=snapshots, snapshot_index=index,
+    )  # fmt: skip
+    fit.importance_ratios = fitted.importance_ratios
+    return fit
+
+
+def learning_rates(peak: float, num_steps: int) -> Callable[[Any], Any]:
+    """A rise over a twentieth of the steps, then a cosine down to a hundredth of the peak."""
+    rise = max(1, num_steps // 20)
+
+    def rate(step: Any) -> Any:
+        done = jnp.clip((step - rise) / max(1, num_steps - rise), 0.0, 1.0)
+        return peak * jnp.minimum((step + 1) / rise, 0.01 + 0.99 * 0.5 * (1 + jnp.cos(jnp.pi * done)))
+
+    return rate
+
+
+class Batches:
+    """Slices of a corpus as the story sees them, with pairs padded to one length so that one program serves."""
+
+    def __init__(self, corpus: Corpus, y: Any, size: int) -> None:
+        self.corpus, self.y, self.size = corpus, y, size
+        pairs = np.diff(corpus.counts.indptr)
+        self.most = int(np.sort(pairs)[-size:].sum())
+        self.usual = min(self.most, int(np.ceil(size * pairs.mean() + 4 * np.sqrt(size) * pairs.std())))
+
+    def take(self, rows: np.ndarray) -> tuple[Documents, Any, jax.Array]:
+        """The documents at some rows, their responses, and the rows."""
+        part = self.corpus[rows]
+        counts = part.counts
+        places = self.usual if counts.nnz <= self.usual else max(self.most, counts.nnz)
+        pad = (0, places - counts.nnz)
+        document = np.repeat(np.arange(len(rows)), np.diff(counts.indptr))
+        pairs = Pairs(
+            jnp.asarray(np.pad(document, pad), jnp.int32),
+            jnp.asarray(np.pad(counts.indices, pad), jnp.int32),
+            jnp.asarray(np.pad(counts.data, pad), jnp.float32),  # a padding pair counts nothing
+        )
+        return (
+            replace(documents(part), pairs=pairs),
+            jax.tree.map(lambda leaf: jnp.asarray(leaf[rows]), self.y),
+            jnp.asarray(rows, jnp.int32),
+        )
+
+    def random(self, rng: np.random.Generator) -> Iterator[tuple[Documents, Any, jax.Array]]:
+        """Random slices without end: the corpus is shuffled and dealt out, what is left over waits for the next shuffle."""
+        everything = self.take(np.arange(len(self.corpus))) if self.size == len(self.corpus) else None
+        while True:
+            if everything is not None:
+                yield everything
+                continue
+            rows = rng.permutation(len(self.corpus))
+            for first in range(0, len(rows) - self.size + 1, self.size):
+                yield self.take(np.sort(rows[first : first + self.size]))
+
+    def in_order(self) -> Iterator[tuple[Documents, Any, jax.Array]]:
+        """The whole corpus, slice by slice."""
+        for first in range(0, len(self.corpus), self.size):
+            yield self.take(np.arange(first, min(first + self.size, len(self.corpus))))
+
+
+class _Fitting:
+    """The model, the guide and the optimiser's state."""
+
+    def __init__(
+        self, reading: Reading, guide: str, batch_size: int, learning_rate: float, num_steps: int, seed: int
+    ) -> None:
+        self.reading, self.seed = reading, seed
+        self.model = Marginal(reading, nodes=NODES, average="log")
+        self.guide = Guide(reading, guide, seed)
+        self.batches = Batches(reading.corpus, reading.y, batch_size)
+        self.scale = len(reading.corpus) / batch_size
+        if self.scale > 1:
+            self._refuse_batches()
+        # a single draw, with the divergence of two Dirichlets or two normals in closed form
+        self.svi = SVI(
+            lambda documents, y, rows: self.model(documents, y, self.scale),
+            lambda documents, y, rows: self.guide(documents, y, rows, self.scale),
+            Adam(learning_rates(learning_rate, num_steps)),
+            TraceMeanField_ELBO(),
+        )
+
+    def _refuse_batches(self) -> None:
+        for name, site in self.reading.latent.items():
+            if site.document_axis is not None and self.reading.density_axis[name] is None:
+                raise ValueError(
+                    f"The site {name!r} of the story {self.reading.story.name!r} has one density for all documents, so a "
+                    "slice of them has none; leave batch_size out."
+                )
+
+    def run(self, num_steps: int, progress_bar: bool) -> tuple[np.ndarray, bool]:
+        """Take the steps; returns the losses, and whether Ctrl-C ended them early."""
+        batches = self.batches.random(np.random.default_rng(self.seed))
+        batch = next(batches)
+        self.state = jax.jit(traced(self.svi.init))(jax.random.key(self.seed), *batch)
+        update = jax.jit(traced(self.svi.update), donate_argnums=0)
+        losses: list[Any] = []
+        with tqdm(total=num_steps, disable=not progress_bar, unit="step") as bar:
+            try:
+                for step in range(num_steps):
+                    self.state, loss = update(self.state, *batch)
+                    losses.append(loss)
+                    if (step + 1) % LOOK == 0 or step + 1 == num_steps:
+                        self._refuse_nan(losses)
+                        bar.set_postfix_str(f"loss {float(loss):.6g}", refresh=False)
+                        bar.update(step + 1 - bar.n)
+                    batch = next(batches)
+            except KeyboardInterrupt:
+                if not losses:
+                    raise
+        return np.array(losses), len(losses) < num_steps
+
+    @staticmethod
+    def _refuse_nan(losses: list[Any]) -> None:
+        recent = np.array(losses[-LOOK:])
+        if not np.isfinite(recent).all():
+            step = len(losses) - len(recent) + int(np.argmin(np.isfinite(recent)))
+            raise FloatingPointError(
+                f"The loss is {losses[step]} at step {step}; lower learning_rate, or check the scale of y and the priors."
+            )
+
+    def draw(self, num_draws: int) -> tuple[dict, dict, dict, np.ndarray]:
+        """Draws of every site that fit the budget; of the others the means, and fewer draws where not of documents."""
+        key = jax.random.fold_in(jax.random.key(self.seed), 1)
+        parameters = self.svi.get_params(self.state)
+        guides = {name: self._whole(name, parameters) for name in self.guide.sites}
+        size = {name: 4 * int(np.prod(q.shape())) for name, q in guides.items()}
+        large = {name for name in guides if size[name] * num_draws > BUDGET}
+        unstored = {name for name in large if self.guide.sites[name].document_axis is not None}
+        fewer = min([num_draws, *(max(10, BUDGET // size[name]) for name in large - unstored)])
+        draws: dict[str, np.ndarray] = {}
+        means: dict[str, np.ndarray] = {}
+        snapshots: dict[str, np.ndarray] = {}
+        for place, (name, q) in enumerate(guides.items()):
+            keys = jax.random.split(jax.random.fold_in(key, place), num_draws)
+            if name in large:
+                means[name] = np.asarray(_mean(q, keys))[None]
+            if name not in unstored:
+                kept = _draws(q, keys[:fewer] if name in large else keys)
+                (snapshots if name in large else draws)[name] = np.asarray(kept)[None]
+        return draws, means, snapshots, np.arange(fewer if snapshots else 0)
+
+    def importance_ratios(
+        self, num_draws: int = 200, num_thetas: int = 3, most_documents: int = 200
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """log p/q of draws from the guide: of the sites that are not of documents [draws], and of documents one by one.
+
+        Sites of documents would swamp the ratio of the others. In that they are therefore averaged, over the same few draws
+        for every draw of the others:  log r(g) = mean_m log p(g, theta_m, data) - log q(g).
+        A document's ratio is p(theta_d, w_d, y_d | g) / q(theta_d) at one g, [draws, documents] for some documents.
+        """
+        parameters = self.svi.get_params(self.state)
+        q = {name: self._whole(name, parameters) for name in self.guide.sites}
+        local = {name for name, site in self.guide.sites.items() if site.document_axis is not None}
+        key, theta_key = jax.random.split(jax.random.fold_in(jax.random.key(self.seed), 2))
+        everything = self.batches.take(np.arange(len(self.reading.corpus)))[:2]
+
+        @jax.jit
+        @traced
+        def of_globals(data: tuple, q: dict) -> jax.Array:
+            thetas = [
+                {
+                    name: q[name].sample(jax.random.fold_in(jax.random.fold_in(theta_key, m), i))
+                    for i, name in _numbered(local)
+                }
+                for m in range(num_thetas)
+            ]
+
+            def ratio(key: jax.Array) -> jax.Array:
+                drawn = {name: q[name].sample(jax.random.fold_in(key, i)) for i, name in _numbered(set(q) - local)}
+                log_q = sum(q[name].log_prob(value).sum() for name, value in drawn.items())
+                log_p = [log_density(self.model, data, {}, {**drawn, **theta})[0] for theta in thetas]
+                return sum(log_p) / len(log_p) - log_q
+
+            return jax.lax.map(ratio, jax.random.split(key, num_draws))
+
+        of_all = np.asarray(of_globals(everything, q))
+        if not local:
+            return of_all, None
+        rows = np.sort(np.random.default_rng(self.seed).permutation(len(self.reading.corpus))[:most_documents])
+        documents_, y, places = self.batches.take(rows)
+
+        @jax.jit
+        @traced
+        def of_documents(data: tuple[Documents, Any], parameters: dict) -> jax.Array:
+            with handlers.substitute(data=parameters):
+                of_rows = {name: self.guide.site(name, data[0], places) for name in local}
+            at = {name: q[name].sample(jax.random.fold_in(key, i)) for i, name in _numbered(set(q) - local)}
+
+            def ratio(key: jax.Array) -> jax.Array:
+                drawn = {name: of_rows[name].sample(jax.random.fold_in(key, i)) for i, name in _numbered(local)}
+                total = self.model.document_densities(*data, {**at, **drawn})
+                for name, value in drawn.items():
+                    terms = of_rows[name].log_prob(value)
+                    total = total - terms.reshape(len(rows), -1).sum(-1)
+                return total
+
+            return jax.lax.map(ratio, jax.random.split(theta_key, num_draws))
+
+        return of_all, np.asarray(of_documents((documents_, y), parameters))
+
+    def _whole(self, name: str, parameters: dict) -> Any:
+        """q of a site for the whole corpus."""
+
+        @jax.jit
+        @traced
+        def network(documents: Documents, parameters: dict) -> Any:
+            with handlers.substitute(data=parameters):
+                return self.guide.site(name, documents, None).concentration
+
+        if name == self.guide.amortised:
+            parts = [network(part, parameters) for part, _, _ in self.batches.in_order()]
+            return PathwiseDirichlet(jnp.concatenate(parts))
+        with TRACING, handlers.substitute(data=parameters):
+            return self.guide.site(name, None, None)
+
+
+def _numbered(names: set[str]) -> list[tuple[int, str]]:
+    """Names with a number each, for keys of their own."""
+    return list(enumerate(sorted(names)))
+
+
+@jax.jit
+def _draws(q: Any, keys: jax.Array) -> jax.Array:
+    return jax.lax.map(q.sample, keys)
+
+
+@jax.jit
+def _mean(q: Any, keys: jax.Array) -> jax.Array:
+    total, _ = jax.lax.scan(lambda total, key: (total + q.sample(key), None), jnp.zeros(q.shape()), keys)
+    return total / len(keys)

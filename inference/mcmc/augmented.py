@@ -1,0 +1,243 @@
+"""The block that draws coefficients with the help of auxiliary variables of priors and responses.
+
+Auxiliary variables (:mod:`.augmentation`) are drawn anew right before the coefficients and forgotten right after: all other
+blocks see the story's own density. (A sampler that kept them while topics move, and only then drew coefficients, would not
+be valid: it would draw from a law that belongs to other topics; see van Dyk & Park 2008.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax.flatten_util import ravel_pytree
+
+from ..story.assignments import Assigned, mean_topics
+from ..story.graph import Reading
+from ..story.tracing import Answer, run, total, unwrapped
+from .augmentation import AUGMENTED
+from .conjugate import MAX_GAUSSIAN, Block, Few
+
+
+class Auxiliary(NamedTuple):
+    """The auxiliary variables of one column, site by site."""
+
+    column: Any
+    draws: dict[str, jax.Array]
+
+
+class AugmentedBlock(Block):
+    """Sites that are normal given auxiliary variables of priors or responses: one joint draw, or one a class."""
+
+    label = "normal draw given auxiliary variables"
+
+    def __init__(self, model: Callable | None, reading: Reading, sites: Sequence[str]) -> None:
+        super().__init__(model, reading, sites)
+        children = reading.children(sites)
+        self.augmented = {
+            name: AUGMENTED[reading.family(name)] for name in sorted(children) if reading.family(name) in AUGMENTED
+        }
+        self.others = sorted(children - set(self.augmented))
+        classes = any(augmentation.columns for augmentation in self.augmented.values())
+        self.columns = (1, *reading.latent[self.sites[0]].shape)[-1] if classes else 1
+        self.classes = classes
+        self.direct = self._reads_one_predictor()
+
+    def _reads_one_predictor(self) -> bool:
+        """Whether the block is one eta that responses read through one ``zbar @ eta`` alone: the design is then zbar's."""
+        reading = self.reading
+        shape = (self.columns,) if self.classes else ()
+        if not reading.has_words or not reading.linear or len(self.sites) > 1 or reading.predictor_shapes != (shape,):
+            return False
+        (site,), values = self.sites, reading.few_values
+        if reading.latent[site].shape != (reading.num_topics, *shape):
+            return False
+        below = [name for name in self.augmented if name in reading.below]
+
+        def locations(eta: jax.Array) -> tuple[bool, list[jax.Array]]:
+            answer = Answer(lambda theta: theta, [jnp.ones((3, *shape))])
+            trace = run(reading.story, reading.few_documents, reading.few_y, {**values, site: eta}, answer)
+            same = answer.coefficients[0] is trace[site]["value"]
+            found = [self.augmented[name].location(*_fn_and_value(trace[name])) for name in below]
+            return same, found
+
+        (same, here), (_, there) = locations(values[site]), locations(values[site] + 0.7)
+        return same and all(
+            a.shape == (3, *shape) and np.allclose(a, b, rtol=1e-4) for a, b in zip(here, there, strict=True)
+        )
+
+    def auxiliary(self, key: jax.Array, column: Any, values: dict, corpus: Any, y: Any) -> Auxiliary:
+        trace = self._trace(values, corpus, y)
+        keys = jax.random.split(key, len(self.augmented))
+        draws = {
+            name: augmentation.draw(keys[i], unwrapped(trace[name]["fn"]), trace[name]["value"], column)
+            for i, (name, augmentation) in enumerate(self.augmented.items())
+        }
+        return Auxiliary(column, draws)
+
+    def log_auxiliary(self, auxiliary: Auxiliary, values: dict, corpus: Any, y: Any) -> jax.Array:
+        """log p(auxiliary | all values) up to terms of the auxiliary variables alone."""
+        trace, log_density = self._trace(values, corpus, y), jnp.zeros(())
+        for name, augmentation in self.augmented.items():
+            site, draw = trace[name], auxiliary.draws[name]
+            terms = augmentation.log_auxiliary(draw, unwrapped(site["fn"]), site["value"], auxiliary.column)
+            log_density += jnp.where(_counts(site["fn"], terms), terms, 0.0).sum()
+        return log_density
+
+    def _trace(self, values: dict, corpus: Any, y: Any) -> dict:
+        return run(self.reading.story, corpus, y, values, Assigned(counted=False))
+
+    def _part(self, values: dict, column: Any) -> dict[str, jax.Array]:
+        return {site: values[site][..., column] if self.classes else values[site] for site in self.sites}
+
+    def _whole(self, part: dict[str, jax.Array], values: dict, column: Any) -> dict[str, jax.Array]:
+        if not self.classes:
+            return part
+        return {site: values[site].at[..., column].set(part[site]) for site in self.sites}
+
+    def conditional(
+        self, auxiliary: Auxiliary, values: dict, corpus: Any, y: Any
+    ) -> tuple[dist.MultivariateNormal, Callable]:
+        """The law of one column of the sites given the auxiliary variables."""
+        column = auxiliary.column
+        flat, unravel = ravel_pytree(self._part(values, column))
+
+        def moved(x: jax.Array) -> dict:
+            return {**values, **self._whole(unravel(x), values, column)}
+
+        def prior(x: jax.Array) -> jax.Array:
+            return total(self._trace(moved(x), corpus, y), self.others)
+
+        def locations(x: jax.Array, names: Sequence[str]) -> dict[str, jax.Array]:
+            return self._locations(self._trace(moved(x), corpus, y), names, column)
+
+        origin, slope = jnp.zeros_like(flat), jax.grad(prior)
+        gradient, precision = slope(origin), -jax.jacfwd(slope)(origin)
+        direct = [name for name in self.augmented if self.direct and name in self.reading.below]
+        general = [name for name in self.augmented if name not in direct]
+        at_origin, design = locations(origin, general), jax.jacfwd(locations)(origin, general)
+        for name, found in zip(direct, self._of_zbar(moved(origin), corpus, y, direct, column), strict=True):
+            at_origin[name], design[name] = found
+        trace = self._trace(values, corpus, y)
+        for name, augmentation in self.augmented.items():
+            fn, value = trace[name]["fn"], trace[name]["value"]
+            linear, weight = augmentation.quadratic(auxiliary.draws[name], unwrapped(fn), value, column)
+            counts = _counts(fn, weight)
+            slope_there = jnp.where(counts, linear - weight * at_origin[name], 0.0).ravel()
+            weight = jnp.where(counts, weight, 0.0).ravel()
+            rows = design[name].reshape(-1, flat.size)
+            gradient += rows.T @ slope_there
+            precision += rows.T @ (weight[:, None] * rows)
+        mean = jnp.linalg.solve(precision, gradient)
+        return dist.MultivariateNormal(mean, precision_matrix=precision, validate_args=False), unravel
+
+    def _locations(self, trace: dict, names: Sequence[str], column: Any) -> dict[str, jax.Array]:
+        found = {name: self.augmented[name].location(*_fn_and_value(trace[name])) for name in names}
+        return {name: x[..., column] if self.augmented[name].columns else x for name, x in found.items()}
+
+    def _of_zbar(self, values: dict, corpus: Any, y: Any, names: Sequence[str], column: Any) -> list[tuple]:
+        """The locations of responses at the given values and their slopes in the column of eta, [documents, topics]."""
+        if not names:
+            return []
+        zbar = mean_topics(values["z"], corpus)
+        predictor = zbar @ values[self.sites[0]]
+
+        def locations(step: jax.Array) -> list[jax.Array]:
+            at = predictor.at[..., column].add(step) if self.classes else predictor + step
+            trace = run(self.reading.story, corpus, y, values, Answer(zbar, [at]))
+            return [self._locations(trace, [name], column)[name] for name in names]
+
+        step = jnp.zeros(len(zbar))
+        found, slopes = jax.jvp(locations, (step,), (jnp.ones_like(step),))
+        return [(x, slope[:, None] * zbar) for x, slope in zip(found, slopes, strict=True)]
+
+    def draw(self, key: jax.Array, values: dict, corpus: Any, y: Any) -> tuple[dict, dict]:
+        def one(column: Any, own: dict) -> dict:
+            aside_key, draw_key = jax.random.split(jax.random.fold_in(key, column))
+            now = {**values, **own}
+            auxiliary = self.auxiliary(aside_key, column, now, corpus, y)
+            conditional, unravel = self.conditional(auxiliary, now, corpus, y)
+            return self._whole(unravel(conditional.sample(draw_key)), now, column)
+
+        own = {site: values[site] for site in self.sites}
+        return (jax.lax.fori_loop(0, self.columns, one, own) if self.classes else one(0, own)), {}
+
+    def log_given(self, new: dict, auxiliary: Auxiliary, values: dict, corpus: Any, y: Any) -> jax.Array:
+        """log p(the column of new | auxiliary, all other values)."""
+        conditional, _ = self.conditional(auxiliary, values, corpus, y)
+        return conditional.log_prob(ravel_pytree(self._part(new, auxiliary.column))[0])
+
+    @classmethod
+    def recognise(cls, reading: Reading, sites: Sequence[str], few: Few) -> bool:
+        """Whether the block's law is the story's: by families, then by the ratio test on the few documents."""
+        latent = [reading.latent[site] for site in sites]
+        if any(site.document_axis is not None or site.discrete for site in latent) or reading.drives_words(sites):
+            return False
+        block = cls(None, reading, sites)
+        normal = dist.Normal | dist.MultivariateNormal
+        if not block.augmented or not all(issubclass(reading.family(name), normal) for name in block.others):
+            return False
+        priors = {name: reading.latent[name].prior if name in reading.latent else None for name in block.augmented}
+        if not all(augmentation.serves(priors[name]) for name, augmentation in block.augmented.items()):
+            return False
+        if block.classes and not all(site.shape[-1:] == (block.columns,) for site in latent):
+            return False
+        flat, _ = ravel_pytree(block._part(few.values, 0))
+        if flat.size > MAX_GAUSSIAN or not block._has_a_location_each(few):
+            return False
+        found, expected = jax.jit(block._ratios)(few)
+        return np.allclose(found, expected, rtol=1e-3, atol=1e-3 * max(1.0, float(np.abs(expected).max())))
+
+    def _has_a_location_each(self, few: Few) -> bool:
+        """Whether each value has an x of its own; one that a plate repeats has not."""
+
+        def shapes() -> tuple[dict, dict]:
+            trace = self._trace(few.values, few.corpus, few.y)
+            return self._locations(trace, list(self.augmented), 0), {n: trace[n]["value"] for n in self.augmented}
+
+        found, values = jax.eval_shape(shapes)
+        return all(found[name].shape == values[name].shape for name in found)
+
+    def _ratios(self, few: Few) -> tuple[jax.Array, jax.Array]:
+        """Log ratios of the law at two places, by the block and by the story, for each column."""
+        data, parts = (few.corpus, few.y), sorted(self.reading.children(self.sites))
+        rng, here = np.random.default_rng(1), few.values
+        # far away: nearby a wrong precision can go unseen on three documents
+        other = {site: jnp.asarray(rng.normal(0, 3.0, here[site].shape), jnp.float32) for site in self.sites}
+
+        def of_column(column: jax.Array) -> tuple[jax.Array, jax.Array]:
+            there = self.moved(here, other, column)
+            expected = total(self._trace(there, *data), parts) - total(self._trace(here, *data), parts)
+            return self.log_ratio(column, here, there, *data), expected
+
+        return jax.lax.map(of_column, jnp.arange(self.columns))
+
+    def moved(self, values: dict, other: dict, column: Any) -> dict:
+        """All values with one column of the sites as it is in others."""
+        return {**values, **self._whole(self._part(other, column), values, column)}
+
+    def log_ratio(self, column: Any, here: dict, there: dict, corpus: Any, y: Any) -> jax.Array:
+        """log of p(there | aside) p(aside | here) / p(here | aside) p(aside | there), which must be p(there) / p(here)."""
+        data = corpus, y
+        aside = self.auxiliary(jax.random.key(3), column, here, *data)
+        given = self.log_given(there, aside, here, *data) - self.log_given(here, aside, here, *data)
+        return given - self.log_auxiliary(aside, there, *data) + self.log_auxiliary(aside, here, *data)
+
+
+def _fn_and_value(site: dict) -> tuple[Any, Any]:
+    return unwrapped(site["fn"]), site["value"]
+
+
+def _counts(fn: Any, terms: jax.Array) -> jax.Array:
+    """Which elements' density is not masked."""
+    counts = jnp.asarray(True)
+    while (base := getattr(fn, "base_dist", None)) is not None:
+        if isinstance(fn, dist.MaskedDistribution):
+            mask = jnp.asarray(fn._mask)
+            counts = counts & mask.reshape(mask.shape + (1,) * max(terms.ndim - mask.ndim, 0))
+        fn = base
+    return jnp.broadcast_to(counts, terms.shape)

@@ -1,0 +1,306 @@
+"""The Gibbs engine: NumPyro's composite Gibbs kernel over blocks chosen by reading the story."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from numpyro.infer import NUTS, Gibbs
+from numpyro.primitives import Messenger
+
+from topiczoo.corpora import Corpus
+from topiczoo.corpora.layouts import documents
+
+from ..posterior.fit import Fit
+from ..story.advice import unserved
+from ..story.assignments import Assigned
+from ..story.graph import BETA, THETA, Reading, read
+from ..story.tracing import circumstances, unwrapped
+from ..story.validation import check_counts, check_seed, refuse_improper
+from .augmented import AugmentedBlock
+from .chains import Schedule, chunk_size, run_chains
+from .conjugate import Block, DirichletBlock, GaussianBlock, LabelBlock, ScaleBlock, few
+from .split import SplitGibbs
+from .topics import CollapsedBlock, TopicBlock, beta_can_be_integrated_out
+
+BUDGET = 128 * 2**20  # bytes: a site whose draws would take more is kept as running means and fewer draws
+MOST_DIVERGENT = 0.05  # share of a chain's draws that may diverge without a warning
+CHUNK_TOKENS = 3_000_000  # token updates between two looks at a chain: about a second
+
+
+def gibbs(
+    story: str | Callable, corpus: Corpus, y: Any = None, *, seed: int = 0, num_warmup: int = 300, num_samples: int = 300,
+    num_chains: int = 2, thinning: int = 1, keep: Sequence[str] | None = None, collapse: str = "proportions",
+    progress_bar: bool = True, **arguments: Any,
+) -> Fit:  # fmt: skip
+    """Draw from the posterior of a story by Gibbs sampling.
+
+    Parameters
+    ----------
+    story
+        A generative story, ``story(corpus, y=None, *, ...)``, or the name of one of the zoo.
+    corpus, y
+        Documents, and their responses where the story has them; NaN marks an unlabelled document.
+    num_warmup, num_samples, num_chains, thinning
+        As in NumPyro's MCMC.
+    keep
+        Sites whose every draw is kept. By default all sites whose draws fit 128 MB; of larger ones the posterior means
+        and, for those that are not of documents, as many evenly spaced draws as fit.
+    collapse
+        ``"proportions"``: theta is integrated out of the topic sweep and beta is drawn, all documents side by side.
+        ``"topics"``: the lecture's fully collapsed sampler, beta integrated out as well; one token at a time, for LDA-type
+        stories of moderate size.
+    arguments
+        Keyword arguments of the story.
+
+    Notes
+    -----
+    A site is drawn from its exact conditional where the story's density allows one (``fit.info["blocks"]`` says what
+    served which site); every other continuous site is drawn by NUTS given the rest. Topics above a response are proposed by
+    the words' part of their conditional and accepted by the response's.
+    """
+    check_seed(seed)
+    check_counts(num_warmup=num_warmup, num_samples=num_samples, num_chains=num_chains, thinning=thinning)
+    reading = read(story, corpus, y, arguments)
+    refuse_improper(reading, "gibbs")
+    large = _large_sites(reading, num_samples // thinning * num_chains, keep)
+    data = documents(corpus, pairs=not reading.has_words, blocks=reading.has_words), _on_device(reading.y)
+    plan = choose_blocks(reading, draw_theta=reading.theta not in large, collapse=collapse)
+
+    snapshot = [site for site in large if reading.latent[site].document_axis is None]
+    wanted = max(1, min(250, CHUNK_TOKENS // max(corpus.num_tokens, 1)))
+    if snapshot:
+        size = max(_draw_bytes(reading, site) for site in snapshot) * num_chains
+        wanted = max(min(wanted, 10), -(-num_samples // max(BUDGET // size, 10)))
+    # topics are never stored: what is asked of them later is drawn again from the rest
+    discrete = ["z"] if reading.has_words else [name for name, site in reading.latent.items() if site.discrete]
+    schedule = Schedule(
+        num_warmup, num_samples, thinning, chunk_size(num_warmup, num_samples, thinning, wanted),
+        unstored=[*large, *discrete], snapshot=snapshot, statistics=plan.statistics,
+    )  # fmt: skip
+    kernel, topics = plan.kernel(), plan.blocks[-1]
+    shared = data[0].blocks is not None and len(data[0].blocks.terms) > 1 and isinstance(topics, TopicBlock)
+    drawn = run_chains(
+        SplitGibbs(kernel, num_chains) if shared else kernel, data, seed=seed, num_chains=num_chains,
+        schedule=schedule, constrain=plan.constrain,
+        reset=reset_totals, means=totals, progress_bar=progress_bar,
+    )  # fmt: skip
+    _warn_of_divergences(drawn.statistics)
+    return Fit(
+        reading.story, corpus, drawn.draws, y=reading.y, engine="gibbs", means=drawn.means, statistics=drawn.statistics,
+        snapshots=drawn.snapshots, snapshot_index=drawn.snapshot_index,
+        info={
+            "seed": seed, "num_warmup": num_warmup, "thinning": thinning, "blocks": plan.describe(),
+            "interrupted": drawn.interrupted, "as_means": sorted(large), **circumstances(),
+        },
+    )  # fmt: skip
+
+
+def _warn_of_divergences(statistics: dict[str, np.ndarray]) -> None:
+    """A chain whose topics settle after the warm-up can leave NUTS with steps that no longer fit, and stand still."""
+    shares = statistics["diverging"].mean(1) if "diverging" in statistics else np.zeros(1)
+    if shares.max() > MOST_DIVERGENT:
+        warnings.warn(
+            f"{shares.max():.0%} of the draws of chain {shares.argmax()} diverged: do not rely on what NUTS draws there; "
+            "give a longer num_warmup, or look at the priors.",
+            stacklevel=3,
+        )
+
+
+def _on_device(y: Any) -> Any:
+    return jax.tree.map(jnp.asarray, y)
+
+
+def _draw_bytes(reading: Reading, site: str) -> int:
+    latent = reading.latent[site]
+    rows = 1 if latent.document_axis is None else len(reading.corpus) / latent.shape[latent.document_axis]
+    return int(4 * rows * np.prod(latent.shape, initial=1))
+
+
+def _large_sites(reading: Reading, num_draws: int, keep: Sequence[str] | None) -> list[str]:
+    unknown = set(keep or ()) - set(reading.latent)
+    if unknown:
+        raise ValueError(
+            f"keep names {sorted(unknown)}, which are no sites of the story; it has {sorted(reading.latent)}."
+        )
+    return [
+        site for site in reading.latent
+        if (keep is None or site not in keep) and _draw_bytes(reading, site) * num_draws > BUDGET
+    ]  # fmt: skip
+
+
+class _Without(Messenger):
+    """Leaves out densities of the story that NUTS does not need.
+
+    Sites of the story only: NumPyro adds factors of its own, the Jacobians of its transforms.
+    """
+
+    def __init__(self, sites: set[str]) -> None:
+        super().__init__(None)
+        self.sites = sites
+
+    def process_message(self, msg: dict) -> None:
+        if msg["type"] == "sample" and msg["name"] in self.sites:
+            msg["fn"] = msg["fn"].mask(False)
+
+
+class _Model:
+    """The story as the blocks share it: topics as one site, and only the densities that NUTS needs."""
+
+    def __init__(self, reading: Reading, by_nuts: Sequence[str]) -> None:
+        self.reading = reading
+        self.counted = reading.drives_words(by_nuts)
+        self.not_needed = {*reading.latent, *reading.observed} - reading.children(by_nuts)
+
+    def __call__(self, corpus: Any, y: Any) -> None:
+        with _Centre(), Assigned(self.counted), _Without(self.not_needed):
+            self.reading.story(corpus, y)
+
+
+class _Centre(Messenger):
+    """Dirichlet sites start at the prior's mean: they are drawn before anybody reads them; gammas are dear to compile."""
+
+    def process_message(self, msg: dict) -> None:
+        if msg["type"] == "sample" and msg["value"] is None and isinstance(unwrapped(msg["fn"]), dist.Dirichlet):
+            msg["value"] = jnp.broadcast_to(msg["fn"].mean, msg["fn"].shape())
+
+
+class Plan:
+    """Which block serves which sites, in the order in which they are drawn."""
+
+    def __init__(self, reading: Reading, blocks: list[Block], by_nuts: list[str]) -> None:
+        self.reading, self.blocks, self.by_nuts = reading, blocks, by_nuts
+        self.statistics = {}
+        if by_nuts:
+            self.statistics["diverging"] = f"block_states.{self._nuts_place}.diverging"
+        if last := [block for block in blocks if isinstance(block, TopicBlock | CollapsedBlock | LabelBlock)][-1:]:
+            last[0].watches = True
+            last[0].integrated = [block for block in blocks if isinstance(block, DirichletBlock)]
+            place = len(blocks) - 1 + bool(by_nuts)
+            self.statistics |= {name: f"block_states.{place}.statistics.{name}" for name in last[0].watched}
+
+    @property
+    def _nuts_place(self) -> int:
+        """NUTS comes before the discrete blocks, which are last."""
+        return sum(not isinstance(block, TopicBlock | CollapsedBlock | LabelBlock) for block in self.blocks)
+
+    def model(self) -> Callable:
+        """The story as NumPyro's kernels see it."""
+        return _Model(self.reading, self.by_nuts)
+
+    def kernel(self) -> Gibbs:
+        """A fresh kernel: NumPyro's kernels keep what they learn at initialisation."""
+        model = self.model()
+        pairs: list[tuple[Any, Sequence[str]]] = []
+        for block in self.blocks:
+            fresh = block.wrap_model(lambda _: model)
+            pairs.append((fresh, fresh.sites))
+        if self.by_nuts:
+            pairs.insert(self._nuts_place, (NUTS(model, find_heuristic_step_size=False), self.by_nuts))
+        return Gibbs(pairs)
+
+    def constrain(self, state: Any) -> dict[str, Any]:
+        """Sites of the exact blocks; NUTS's are looked at in the draws."""
+        return {
+            name: value for block in state.block_states if hasattr(block, "total") for name, value in block.z.items()
+        }
+
+    def describe(self) -> dict[str, str]:
+        served = {site: block.label for block in self.blocks for site in block.sites}
+        return {**served, **dict.fromkeys(self.by_nuts, "NUTS given the rest")}
+
+
+def choose_blocks(reading: Reading, *, draw_theta: bool = True, collapse: str = "proportions") -> Plan:
+    """Find for every latent site the best block that serves it exactly."""
+    if reading.has_words and reading.has_labels:
+        raise unserved(
+            reading,
+            ["gibbs"],
+            f"gibbs draws topics that all documents share, and in the story {reading.story.name!r} each label has its own",
+        )
+    small = few(reading)
+    continuous = [name for name, site in reading.latent.items() if not site.discrete]
+    discrete = [name for name, site in reading.latent.items() if site.discrete]
+    last: list[Block] = []
+    for name in discrete:
+        if not LabelBlock.recognise(reading, name) or reading.has_words:
+            raise unserved(
+                reading,
+                ["gibbs"],
+                f"Nobody owns the discrete site {name!r} of the story {reading.story.name!r}: gibbs serves draw_words or "
+                "one discrete value a document, not both",
+            )
+        last.append(LabelBlock(None, reading, [name]))
+    if reading.has_words:
+        reading.refuse_linked_documents()
+        collapsed = theta_can_be_integrated_out(reading)
+        if collapsed:
+            continuous.remove(reading.theta)
+            # a hyperparameter's conditional reads theta: then it must be a draw, stored or not
+            draw_theta = draw_theta or reading.parents[reading.theta] != {reading.theta}
+        last.append(_topic_block(reading, collapsed, collapse, draw_theta))
+        continuous = [name for name in continuous if name not in last[-1].sites]
+    blocks: list[Block] = [
+        DirichletBlock(None, reading, [n]) for n in continuous if DirichletBlock.recognise(reading, n, small)
+    ]
+    rest = [name for name in continuous if not any(name in block.sites for block in blocks)]
+    for kind in (GaussianBlock, AugmentedBlock):
+        groups: list[list[str]] = []
+        for name in rest:
+            for group in [*groups, []]:
+                if kind.recognise(reading, [*group, name], small):
+                    groups = [*(g for g in groups if g != group), [*group, name]]
+                    break
+        blocks += [kind(None, reading, group) for group in groups]
+        rest = [name for name in rest if not any(name in group for group in groups)]
+    powers = {name: ScaleBlock.recognise(reading, name, small) for name in rest}
+    blocks += [ScaleBlock(None, reading, [name], power) for name, power in powers.items() if power]
+    by_nuts = [name for name in rest if not powers[name]]
+    return Plan(reading, [*blocks, *last], by_nuts)
+
+
+def _topic_block(reading: Reading, collapsed: bool, collapse: str, draw_theta: bool) -> Block:
+    if collapse == "proportions":
+        return TopicBlock(None, reading, collapsed, draw_theta)
+    if collapse != "topics":
+        raise ValueError(f"collapse is {collapse!r}; give 'proportions' or 'topics'.")
+    if not (collapsed and beta_can_be_integrated_out(reading)):
+        raise ValueError(
+            f"collapse='topics' needs Dirichlet sites theta and beta that only the words read; the story "
+            f"{reading.story.name!r} has others: use collapse='proportions'."
+        )
+    return CollapsedBlock(None, reading)
+
+
+def theta_can_be_integrated_out(reading: Reading) -> bool:
+    """theta is a Dirichlet site of documents and words are all that reads it."""
+    return (
+        reading.theta is not None
+        and isinstance(reading.latent[reading.theta].prior, dist.Dirichlet)
+        and reading.latent[reading.theta].document_axis == -2
+        and reading.children([reading.theta]) == {reading.theta}
+        and reading.parents[THETA] == {reading.theta}
+        and reading.theta not in reading.parents[BETA]
+        and not any(reading.theta in reading.parents[name] for name in reading.deterministic)
+    )
+
+
+def reset_totals(state: Any) -> Any:
+    """Start the running sums anew: warm-up does not count."""
+    blocks = tuple(
+        block._replace(total=jax.tree.map(jnp.zeros_like, block.total)) if hasattr(block, "total") else block
+        for block in state.block_states
+    )
+    return state._replace(block_states=blocks)
+
+
+def totals(state: Any) -> dict[str, jax.Array]:
+    """The running sums of the blocks."""
+    return {
+        name: value for block in state.block_states if hasattr(block, "total") for name, value in block.total.items()
+    }

@@ -1,0 +1,204 @@
+"""Ratio tests: is every block's conditional the story's own?
+
+A conditional p(x | rest) is right if log p(a | rest) - log p(b | rest) equals the difference of the story's explicit joint
+log-density between a and b. No sampling is involved, so the test is exact up to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pandas as pd
+from numpyro import handlers
+from numpyro.distributions import biject_to
+from numpyro.infer.util import potential_energy
+from scipy import sparse
+
+from topiczoo.corpora import Corpus
+from topiczoo.corpora.layouts import documents
+
+from ..kernels.sweep import concentration
+from ..story.assignments import count
+from ..story.graph import Reading, read
+from ..story.tracing import log_prob, run, traced
+from ..story.validation import check_counts, check_seed
+from .augmented import AugmentedBlock
+from .conjugate import Block
+from .engine import Plan, choose_blocks
+from .topics import CollapsedBlock, TopicBlock
+
+TOLERANCE = 2e-3  # of float32 sums of some hundred terms
+
+
+def check(
+    story: str | Callable, corpus: Corpus, y: Any = None, *, seed: int = 0, num_documents: int = 4, num_tokens: int = 6,
+    collapse: str = "proportions", **arguments: Any,
+) -> pd.DataFrame:  # fmt: skip
+    """Test every block that the Gibbs engine would use on a story against the story's own log-density.
+
+    The test runs on a few documents cut to a few words. Returns one row a block: what served which sites, the number of
+    comparisons, the largest error in log-density, and whether the block passes.
+    """
+    check_seed(seed)
+    check_counts(num_documents=num_documents, num_tokens=num_tokens)
+    whole = read(story, corpus, y, arguments)
+    rows = np.linspace(0, len(corpus) - 1, min(num_documents, len(corpus))).astype(int)
+    few = _shortened(corpus[rows], num_tokens)
+    y_few = jax.tree.map(lambda leaf: np.asarray(leaf)[rows], whole.y)
+    reading = Reading(whole.story, few, y_few)
+    plan = choose_blocks(reading, collapse=collapse)
+    tester = _Tester(reading, plan, seed)
+    rows_out = [tester.test(block) for block in plan.blocks]
+    if plan.by_nuts:
+        rows_out.append(tester.test_nuts())
+    return pd.DataFrame(rows_out)
+
+
+def _shortened(corpus: Corpus, most: int) -> Corpus:
+    """The same documents with at most some tokens each; the vocabulary stays."""
+    document, term = corpus.tokens()
+    order = np.random.default_rng(0).permutation(len(document))
+    document, term = document[order], term[order]
+    rank = pd.Series(document).groupby(document).cumcount().to_numpy()
+    keep = rank < most
+    counts = sparse.csr_array(
+        (np.ones(keep.sum(), int), (document[keep], term[keep])),
+        shape=(corpus.num_documents, corpus.num_terms),
+    )
+    return Corpus.from_counts(counts, corpus.vocabulary, names=corpus.names, covariates=corpus.covariates)
+
+
+class _Tester:
+    def __init__(self, reading: Reading, plan: Plan, seed: int) -> None:
+        self.reading, self.plan = reading, plan
+        self.y = jax.tree.map(jnp.asarray, reading.y)
+        self.explicit = documents(reading.corpus, pairs=True, tokens=True)
+        self.blocked = documents(reading.corpus, pairs=not reading.has_words, blocks=reading.has_words)
+        keys = jax.random.split(jax.random.key(seed), 2)
+        feasible = jax.jit(lambda key: self._sites(run(reading.story, self.explicit, self.y, {}, key=key)))
+        self.here, self.there = feasible(keys[0]), feasible(keys[1])
+        self.joint, self.laid = jax.jit(self._joint), jax.jit(self._blocked)
+
+    @staticmethod
+    def _sites(trace: dict) -> dict[str, Any]:
+        return {n: s["value"] for n, s in trace.items() if s["type"] == "sample" and not s["is_observed"]}
+
+    def _joint(self, values: dict) -> jax.Array:
+        """The story's explicit log-density, every z and w a site of its own; one number a site.
+
+        Differences are taken site by site: what has not moved then cancels exactly, however large it is.
+        """
+        trace = run(self.reading.story, self.explicit, self.y, values)
+        return jnp.stack([log_prob(site).sum() for site in trace.values() if site["type"] == "sample"])
+
+    def _blocked(self, values: dict) -> dict:
+        """The same values with z laid out as the engine has it."""
+        if not self.reading.has_words:
+            return values
+        blocks = self.blocked.blocks
+        assert blocks is not None
+        topics = jnp.zeros(blocks.terms.shape, jnp.int32).at[blocks.places()].set(values["z"])
+        return {**values, "z": count(topics, blocks, self.reading.num_topics, self.reading.corpus.num_terms)}
+
+    def _row(self, label: str, sites: Any, errors: list[float], scale: float) -> dict:
+        largest = float(np.max(errors))
+        return {
+            "block": label, "sites": ", ".join(sites), "comparisons": len(errors), "largest_error": largest,
+            "passes": bool(largest <= TOLERANCE * max(1.0, scale)),
+        }  # fmt: skip
+
+    def test(self, block: Block) -> dict:
+        if isinstance(block, TopicBlock | CollapsedBlock):
+            return self._test_topics(block)
+        if isinstance(block, AugmentedBlock):
+            return self._test_augmented(block)
+        conditional = jax.jit(lambda new, values: block.log_conditional(new, values, self.blocked, self.y))
+        errors, scale = [], 0.0
+        for values, other in ((self.here, self.there), (self.there, self.here)):
+            moved = {**values, **{site: other[site] for site in block.sites}}
+            laid = self.laid(values)
+            found = conditional({site: moved[site] for site in block.sites}, laid)
+            found = found - conditional({site: values[site] for site in block.sites}, laid)
+            expected = (self.joint(moved) - self.joint(values)).sum()
+            errors.append(abs(float(found - expected)))
+            scale = max(scale, abs(float(expected)))
+        return self._row(block.label, block.sites, errors, scale)
+
+    def _test_augmented(self, block: AugmentedBlock) -> dict:
+        """As above, with the auxiliary variables' own law in the ratio."""
+
+        @jax.jit
+        def compare(column: Any, values: dict, other: dict) -> tuple[jax.Array, jax.Array]:
+            moved = block.moved(values, other, column)
+            found = block.log_ratio(column, self._blocked(values), self._blocked(moved), self.blocked, self.y)
+            return found, (self._joint(moved) - self._joint(values)).sum()
+
+        errors, scale = [], 0.0
+        for values, other in ((self.here, self.there), (self.there, self.here)):
+            for column in range(block.columns):
+                found, expected = compare(column, values, other)
+                errors.append(abs(float(found - expected)))
+                scale = max(scale, abs(float(expected)))
+        return self._row(block.label, block.sites, errors, scale)
+
+    def _test_topics(self, block: TopicBlock | CollapsedBlock) -> dict:
+        """Every token's topic: the joint is tried at each of the K topics."""
+        document, _ = map(np.asarray, self.explicit.tokens())
+        weights = jax.jit(lambda values, d, n: block.token_weights(values, self.blocked, self.y, d, n))
+        num_topics = self.reading.num_topics
+        assert num_topics is not None
+        marginal = jax.jit(jax.vmap(self._marginal(block), in_axes=(None, 0)))
+        errors = []
+        laid = self.laid(self.here)
+        for token in range(document.size):
+            candidates = jnp.tile(self.here["z"], (num_topics, 1)).at[:, token].set(jnp.arange(num_topics))
+            expected = marginal(self.here, candidates)
+            found = weights(laid, int(document[token]), int(token - np.searchsorted(document, document[token])))
+            gap = (found - found.max()) - (expected - expected[found.argmax()]).sum(-1)
+            errors.append(float(jnp.abs(jnp.where(found - found.max() > -20, gap, 0.0)).max()))
+        return self._row(block.label, block.sites, errors, 1.0)
+
+    def _marginal(self, block: TopicBlock | CollapsedBlock) -> Callable:
+        """log p(z, w, y, rest) with the block's Dirichlet sites integrated out: joint minus their exact conditional."""
+        reading = self.reading
+
+        def marginal(values: dict, z: jax.Array) -> jax.Array:
+            values = {**values, "z": z}
+            joint = self._joint(values)
+            trace = run(reading.story, self.explicit, self.y, values)
+            document, term = self.explicit.tokens()
+            for site in block.sites:
+                if site == "z":
+                    continue
+                rows, columns = (document, z) if site == reading.theta else (z, term)
+                counts = jnp.zeros(values[site].shape).at[rows, columns].add(1.0)
+                posterior = dist.Dirichlet(counts + concentration(trace[site]["fn"]))
+                joint = jnp.append(joint, -posterior.log_prob(values[site]).sum())
+            return joint
+
+        return marginal
+
+    def test_nuts(self) -> dict:
+        """NUTS' potential, in its unconstrained space, must move as the joint and the Jacobians do."""
+        sites = self.plan.by_nuts
+        transforms = {site: biject_to(self.reading.latent[site].fn.support) for site in sites}
+
+        @jax.jit
+        @traced
+        def both(values: dict) -> tuple[jax.Array, jax.Array]:
+            given = {name: value for name, value in self._blocked(values).items() if name not in sites}
+            free = {site: transform.inv(values[site]) for site, transform in transforms.items()}
+            model = handlers.condition(self.plan.model(), given)
+            jacobian = [t.log_abs_det_jacobian(free[site], values[site]).sum() for site, t in transforms.items()]
+            seen = -potential_energy(model, (self.blocked, self.y), {}, free)
+            return seen, jnp.append(self._joint(values), jnp.sum(jnp.stack(jacobian)))
+
+        moved = {**self.here, **{site: self.there[site] for site in sites}}
+        (found, expected), (found_here, expected_here) = both(moved), both(self.here)
+        found, expected = found - found_here, (expected - expected_here).sum()
+        return self._row("NUTS given the rest", self.plan.by_nuts, [abs(float(found - expected))], abs(float(expected)))

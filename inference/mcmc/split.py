@@ -1,0 +1,113 @@
+"""A Gibbs iteration in three programs, so that threads can share out the topic sweep of a large corpus.
+
+The first draws all other sites, the second, run by each thread for its shards, new topics of their words, the third what
+follows from the topics. A small corpus has one shard, and all its iterations are one program (:mod:`.chains`).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro.infer import Gibbs
+from numpyro.infer.gibbs import GIBBS_SITES_KWARG
+
+from ..kernels import sharding
+from ..kernels.sharding import by_threads
+from ..kernels.sweep import Given, Swept, given, sweep_shards
+from ..story.tracing import traced
+from .topics import TopicBlock
+
+
+class SplitGibbs:
+    """NumPyro's composite kernel, whose last block is a topic sweep, for so many chains side by side."""
+
+    def __init__(self, kernel: Gibbs, num_chains: int) -> None:
+        self.kernel, self.workers = kernel, max(1, sharding.WORKERS // num_chains)
+        self.init = kernel.init
+
+    def program(self, steps: int, thinning: int, unstored: Any, fields: Any, state: Any, data: tuple) -> Callable:
+        """A function from a chain's state to its state so many steps later, the draws and the fields of its states."""
+        corpus, _ = data
+        topics: TopicBlock = self.kernel._kernels[-1]
+        draw_others, (_, told) = _compiled(self._draw_others, state, data)
+        part = np.int32(0), np.int32(0)
+        shards, swept = _compiled(
+            lambda between, told, z, blocks: sweep_shards(
+                topics.reading, topics.collapsed, topics.supervised, told, z, blocks, between
+            ),
+            part, told, state.z["z"], corpus.blocks,
+        )  # fmt: skip
+        finish, _ = _compiled(
+            lambda state, swept, data: self._finish(state, swept, data, unstored, fields), state, swept, data
+        )
+
+        def run(state: Any, data: tuple) -> tuple[Any, dict, dict]:
+            blocks = data[0].blocks
+            kept = []
+            for step in range(steps):
+                state, told = draw_others(state, data)
+                found = by_threads(shards, blocks, told, state.z["z"], blocks, workers=self.workers)
+                state, *drawn = finish(state, Swept(*map(jnp.asarray, found)), data)
+                if (step + 1) % thinning == 0:
+                    kept.append(jax.tree.map(np.asarray, drawn))
+            draws, found = jax.tree.map(lambda *parts: np.stack(parts), *kept)
+            return state, draws, found
+
+        return run
+
+    def _with(self, kernels: Any) -> Gibbs:
+        kernel = copy.copy(self.kernel)
+        kernel._kernels = tuple(kernels)
+        return kernel
+
+    def _draw_others(self, state: Any, data: tuple) -> tuple[Any, Given]:
+        """An iteration without the topics, which are told what they will be drawn given."""
+        *others, topics = self.kernel._kernels
+        told: list[Given] = []
+
+        def record(own: Any, args: tuple, kwargs: dict) -> Any:
+            _, key = jax.random.split(own.rng_key)  # as the block itself will split it
+            sweep_key, _ = jax.random.split(key)
+            values = {**kwargs[GIBBS_SITES_KWARG], **own.z}
+            corpus, y = args
+            told.append(given(sweep_key, topics.reading, corpus, y, values, topics.collapsed))
+            return own
+
+        waiting = copy.copy(topics)
+        waiting.sample = record
+        return self._with([*others, waiting])._sample_one(state, data, {}), told[0]
+
+    def _finish(self, state: Any, swept: Swept, data: tuple, unstored: Any, fields: Any) -> tuple[Any, dict, dict]:
+        """An iteration of the topics alone, the sweep behind them; the sites that are stored, and fields of the state."""
+        *others, topics = self.kernel._kernels
+        topics = copy.copy(topics)
+        topics.swept = swept
+        state = self._with([*map(_held, others), topics])._sample_one(state, data, {})
+        sites = self.kernel.postprocess_fn(data, {})(state.z)
+        kept = {name: value for name, value in sites.items() if name not in unstored}
+        return state, kept, {name: reduce(_part, name.split("."), state) for name in fields}
+
+
+def _compiled(function: Callable, *arguments: Any) -> tuple[Callable, Any]:
+    """A function compiled for such arguments, and the shapes of what it gives."""
+    lowered = jax.jit(traced(function)).lower(*arguments)
+    return lowered.compile(), lowered.out_info
+
+
+def _held(kernel: Any) -> Any:
+    kernel = copy.copy(kernel)
+    kernel.sample = lambda state, args, kwargs: state
+    return kernel
+
+
+def _part(state: Any, name: str) -> Any:
+    """A field of a state, by its name or number."""
+    if name.isdigit():
+        return state[int(name)]
+    return state[name] if isinstance(state, dict) else getattr(state, name)

@@ -1,0 +1,1 @@
+"""Posteriors: draws and means with what made them, as tables, DataTrees and files."""

@@ -1,0 +1,1 @@
+"""What a fit says of documents that it has not seen, and of responses."""

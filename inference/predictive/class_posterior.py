@@ -1,0 +1,143 @@
+"""Labels above the words: a story that draws a document's class first, and its words given the class.
+
+A new document's class follows from Bayes' rule, p(c | w) proportional to p(c) p(w | c). Where all words of a document come
+from one topic p(w | c) is exact; where they have topics of their own it is the bound of variational inference, which lies
+below: for documents of a few words the probabilities of classes are no better than that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.special import log_softmax, softmax
+
+from topiczoo.corpora.layouts import distinct_pairs
+
+from ..kernels.sweep import read_weights
+from ..kernels.word_steps import e_step, first_gamma, pair_blocks
+from ..mcmc.conjugate import LabelBlock
+from ..story.graph import Reading
+from ..story.tracing import Answer, run
+
+if TYPE_CHECKING:
+    from .fold_in import Folding
+
+LIMITS = 1e-5, 100  # of an E-step: tolerance and iterations
+
+
+def label_above(reading: Reading, drawn: Collection[str]) -> str | None:
+    """The site of a document's class that words depend on, if there is one.
+
+    ``reading`` is of documents without responses. Where all words of a document have one topic, a class that the fit has
+    ``drawn`` itself is that topic.
+    """
+    for name in reading.latent:
+        if name in reading.below or not LabelBlock.recognise(reading, name):
+            continue
+        if name in drawn and not reading.has_words:
+            continue
+        if reading.children([name]) - {name} or reading.drives_words([name]):
+            return name
+    return None
+
+
+def answers(folding: Folding, site: str) -> list[str]:
+    """What is predicted where a class stands above the words: the class, or where the fit has never seen classes what they
+    generate, sites of documents beside theta that depend on the class and that nothing reads."""
+    reading, drawn = folding.reading, folding.fit.sites
+    if site not in drawn:
+        return [site]
+    found = sorted(reading.children([site]) - {site, reading.theta, *drawn})
+    return [name for name in found if reading.children([name]) == {name}]
+
+
+class ClassPosterior:
+    """The classes of some documents, and their topics given each class."""
+
+    def __init__(self, folding: Folding, site: str) -> None:
+        self.folding, self.site, self.reading = folding, site, folding.reading
+        self.answers = answers(folding, site)
+        self.classes = np.arange(len(self.reading.latent[site].fn.enumerate_support(expand=False)))
+        corpus = self.reading.corpus
+        self.lengths = corpus.lengths.astype(np.float32)
+        if self.reading.has_words:
+            self.pairs = pair_blocks(distinct_pairs(corpus), *corpus.counts.shape)
+            self._read: Any = jax.jit(self._weights_and_prior)
+        else:
+            block = LabelBlock(None, self.reading, [site])
+            self._joint: Any = jax.jit(lambda corpus, values: block.logits(values, corpus, None))
+
+    def _values(self, values: dict, label: Any) -> dict:
+        return {**values, self.site: jnp.full(len(self.lengths), label, jnp.int32)}
+
+    def _weights_and_prior(self, corpus: Any, values: dict, label: jax.Array) -> tuple:
+        """log beta [V, K], alpha [D, K] and log p(c) [D] given the class."""
+        values = self._values(values, label)
+        weights = read_weights(self.reading, corpus, None, values, collapsed=True, one_label=True)
+        prior = self.reading.document_terms([self.site], corpus, None, values, Answer(lambda theta: theta))
+        shape = len(self.lengths), self.reading.num_topics
+        return jnp.log(weights.term_topic[:-1]), jnp.broadcast_to(weights.proportions, shape), prior
+
+    def log_joint(self, values: dict) -> tuple[np.ndarray, np.ndarray | None]:
+        """log p(c, w) [documents, classes], and where words have topics E[theta | c, w] [classes, documents, topics]."""
+        corpus = self.folding.corpus
+        if not self.reading.has_words:
+            return np.asarray(self._joint(corpus, self._values(values, 0)), float), None
+        joint, proportions = [], []
+        for label in self.classes:
+            log_beta, alpha, prior = self._read(corpus, values, label)
+            start = first_gamma(alpha, self.lengths)
+            found = e_step(self.pairs, log_beta, alpha, start, LIMITS, counted=False)
+            posterior = np.asarray(found.gamma, float)
+            joint.append(np.asarray(prior, float) + found.bound)
+            proportions.append(posterior / posterior.sum(1, keepdims=True))
+        return np.stack(joint, 1), np.stack(proportions)
+
+    def __call__(self, values: dict) -> tuple[np.ndarray, np.ndarray | None]:
+        """p(c | w) [documents, classes], and E[theta | w] [documents, topics] where words have topics, at given values."""
+        joint, proportions = self.log_joint(values)
+        shares = softmax(joint, axis=1)
+        return shares, None if proportions is None else np.einsum("dc,cdk->dk", shares, proportions)
+
+    def part(self, key: jax.Array, values: dict, repeats: int) -> dict[str, dict]:
+        """The response at given values, as :func:`.prediction.as_prediction` wants it."""
+        joint, _ = self.log_joint(values)
+        shares = softmax(joint, axis=1)
+        if self.answers != [self.site]:
+            return jax.tree.map(
+                np.asarray, self._generated(self.folding.corpus, values, key, jnp.asarray(shares), repeats)
+            )
+        draws = jax.random.categorical(key, jnp.log(shares), shape=(repeats, len(shares)))
+        told = {"draw": np.asarray(draws), "mean": shares @ self.classes, "probabilities": shares}
+        told["log_probabilities"] = log_softmax(joint, axis=1)  # a share of 0 has one too
+        return {self.site: told}
+
+    @cached_property
+    def _generated(self) -> Any:
+        def respond(corpus: Any, values: dict, key: jax.Array, shares: jax.Array, repeats: int) -> dict[str, dict]:
+            def once(key: jax.Array, label: jax.Array) -> dict:
+                given = {**values, self.site: label}
+                return run(self.reading.story, corpus, None, given, Answer(lambda theta: theta), key=key, prior=True)
+
+            def drawn(key: jax.Array) -> dict:
+                label_key, key = jax.random.split(key)
+                label = jax.random.categorical(label_key, jnp.log(shares))
+                return {name: once(key, label)[name]["value"] for name in self.answers}
+
+            def means(label: jax.Array) -> dict:
+                trace = once(key, jnp.full(len(self.lengths), label))
+                return {name: trace[name]["fn"].mean for name in self.answers}
+
+            draws = jax.vmap(drawn)(jax.random.split(key, repeats))
+            of_classes = jax.lax.map(means, jnp.asarray(self.classes))
+            return {
+                name: {"draw": draws[name], "mean": jnp.einsum("dc,cd...->d...", shares, of_classes[name])}
+                for name in self.answers
+            }
+
+        return jax.jit(respond, static_argnums=4)

@@ -1,0 +1,222 @@
+"""Folding in: topics of documents outside the fit, given their words and posterior draws of all that is not of documents."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from numpyro.primitives import Messenger
+from tqdm.auto import tqdm
+
+from topiczoo.corpora import Corpus
+from topiczoo.corpora.layouts import Documents, documents
+
+from ..kernels.sharding import by_threads, side_by_side
+from ..kernels.soft_sweep import expected_counts, expected_counts_of_long, soft_sweeps
+from ..kernels.sweep import CHUNK, Given, read_weights, sweep, sweep_long
+from ..kernels.word_steps import by_document
+from ..mcmc.engine import theta_can_be_integrated_out
+from ..story.assignments import Assignments, mean_topics
+from ..story.graph import Reading
+from ..story.tracing import Story
+from ..story.validation import check_covariates
+
+if TYPE_CHECKING:
+    from ..posterior.fit import Fit
+
+AT_ONCE = 16  # posterior draws that threads share out together
+CENTRING = 10  # steps to the expected counts of topics
+MOST_COMPILED = 16  # functions kept with a fit
+
+
+def known_words(fit: Fit, corpus: Corpus) -> Corpus:
+    """The corpus over the fit's vocabulary; words that the fit has not seen are left out."""
+    if not isinstance(corpus, Corpus):
+        raise TypeError(f"corpus is a {type(corpus).__name__}; make a Corpus of it, e.g. Corpus.from_counts(counts).")
+    if np.array_equal(corpus.vocabulary, fit.vocabulary):
+        return corpus
+    if not np.isin(corpus.vocabulary, fit.vocabulary).any():
+        theirs, ours = (
+            ", ".join(map(repr, np.asarray(terms)[:3].tolist())) for terms in (corpus.vocabulary, fit.vocabulary)
+        )
+        raise ValueError(
+            f"corpus has the terms {theirs}, ... and the fit {ours}, ..., not one in common; make the corpus with the "
+            "fit's vocabulary, e.g. Corpus.from_counts(counts, fit.vocabulary)."
+        )
+    return corpus.with_vocabulary(fit.vocabulary)
+
+
+def responses(reading: Reading) -> list[str]:
+    """What follows from zbar, at once or by way of other sites, and is observed or read by nothing."""
+    after = set(reading.below)
+    while more := reading.children(sorted(after)) - after:
+        after |= more
+    return [n for n in reading.density_axis if n in after and (n in reading.observed or reading.children([n]) == {n})]
+
+
+class Folding:
+    """Sweeps of the topics of some documents, theta integrated out and no response seen, at each posterior draw.
+
+    ``data``, the documents and their responses, is handed to ``step`` as an argument: compiled code must not hold it.
+    What is compiled stays with the fit, so that new documents of the same shapes need not wait for it again.
+    """
+
+    def __init__(self, fit: Fit, corpus: Corpus, y: Any = None, *, chains: Sequence[int] | None = None) -> None:
+        known = known_words(fit, corpus)
+        check_covariates(known, fit.story.arguments.get("covariates", ()))
+        self.fit = fit
+        self.chains = chains or range(next(iter(fit.global_draws().values())).shape[0])
+        self.reading = Reading(_story(fit), known, y, predicting=True)
+        words = self.reading.has_words
+        if words and not theta_can_be_integrated_out(self.reading):
+            raise ValueError(
+                f"Documents outside the fit are folded in with theta integrated out, which the story {fit.story.name!r} "
+                "does not allow; fit the new documents together with the old ones, with NaN as their response."
+            )
+        self.corpus = documents(known, pairs=not words, blocks=words)
+        self.deepest = int(np.max(self.corpus.blocks.depth)) if self.corpus.blocks else 0
+        self.data = self.corpus, jax.tree.map(jnp.asarray, y)
+
+    def compiled(self, function: Callable, *fixed: Any) -> Callable:
+        """``function(folding, *fixed, ...)`` as a function of the rest, compiled; it must not read the folding's data."""
+        of_y = jax.tree.structure(self.data[1]), self.reading.story.unlabelled
+        key, kept = (function, fixed, -(-self.deepest // CHUNK), of_y), self.fit.compiled
+        if key not in kept:
+            if len(kept) >= MOST_COMPILED:
+                kept.pop(next(iter(kept)))
+            bare = copy.copy(self)
+            bare.reading = copy.copy(self.reading)
+            bare.corpus = bare.data = bare.reading.corpus = bare.reading.y = None  # type: ignore[assignment]
+            kept[key] = jax.jit(functools.partial(function, bare, *fixed))
+        return kept[key]
+
+    def run(
+        self, step: Callable, *fixed: Any, seed: int, most_draws: int, num_burn: int, progress_bar: bool = False
+    ) -> Iterator[Any]:
+        """What ``step(folding, num_burn, *fixed, data, key, centre, values)`` returns for every draw, chain after chain.
+
+        ``most_draws`` a chain at the most. ``centre`` is for :meth:`topics`.
+        """
+        draws = self.fit.global_draws(most_draws)
+        num_draws = next(iter(draws.values())).shape[1]
+        compiled = self.compiled(step, num_burn, *fixed)
+        with tqdm(total=len(self.chains) * num_draws, disable=not progress_bar, desc="folding in", unit="draw") as bar:
+            for chain in self.chains:
+                key, centre = jax.random.fold_in(jax.random.key(seed), chain), self._centre(chain)
+
+                def at(i: int) -> Any:
+                    values = {name: jnp.asarray(value[chain, i]) for name, value in draws.items()}
+                    return compiled(self.data, jax.random.fold_in(key, i), centre, values)
+
+                for first in range(0, num_draws, AT_ONCE):
+                    some = range(first, min(first + AT_ONCE, num_draws))
+                    for part in side_by_side(at, some, compiled, (self.data, centre)):
+                        yield jax.tree.map(np.asarray, part)
+                        bar.update()
+
+    def points(self, most_draws: int) -> Iterator[dict[str, jax.Array]]:
+        """The sites that are not of documents at every draw, chain after chain, ``most_draws`` a chain at the most."""
+        draws = self.fit.global_draws(most_draws)
+        for chain in self.chains:
+            for i in range(next(iter(draws.values())).shape[1]):
+                yield {name: jnp.asarray(value[chain, i]) for name, value in draws.items()}
+
+    def means(self, chain: int) -> dict[str, jax.Array]:
+        """A chain's posterior means of all sites that are not of documents."""
+        means, draws = self.fit.means, self.fit.global_draws()
+        return {
+            name: jnp.asarray(means[name][chain] if name in means else draws[name][chain].mean(0)) for name in draws
+        }
+
+    def _centre(self, chain: int) -> jax.Array | None:
+        """Expected counts of topics at a chain's means, [documents, topics]."""
+        if self.corpus.blocks is None:
+            return None
+        given = self.corpus, self.means(chain)
+        lanes = by_threads(self.compiled(Folding._in_lanes), self.corpus.blocks, *given)
+        return self.compiled(Folding._expected_counts)(lanes, *given)
+
+    def _in_lanes(self, between: Any, corpus: Documents, values: dict) -> jax.Array:
+        """Expected counts of topics given the words, in the lanes of the documents."""
+        weights = read_weights(self.reading, corpus, None, values, collapsed=True)
+        even = jnp.tile(corpus.lengths[:, None] / self.reading.num_topics, self.reading.num_topics)
+        assert corpus.blocks is not None
+        return expected_counts(between, even, corpus.blocks, weights, CENTRING, self.deepest)
+
+    def _expected_counts(self, lanes: Any, corpus: Documents, values: dict) -> jax.Array:
+        """The same, of each document."""
+        assert corpus.blocks is not None
+        counts = by_document(lanes, corpus.blocks)
+        if corpus.blocks.long is None:
+            return counts
+        weights = read_weights(self.reading, corpus, None, values, collapsed=True)
+        return counts.at[corpus.blocks.long.rows].set(expected_counts_of_long(corpus.blocks, weights, CENTRING))
+
+    def expected_topics(self, corpus: Documents, values: dict) -> tuple[jax.Array, jax.Array]:
+        """E[theta] and E[zbar] given the words, [documents, topics] each."""
+        counts = self._expected_counts(self._in_lanes(None, corpus, values), corpus, values)
+        theta = self.theta(corpus, Assignments(jnp.zeros(0, jnp.int32), counts), values)
+        zbar = counts / jnp.maximum(corpus.lengths, 1)[:, None]
+        return theta, jnp.where(corpus.lengths[:, None] > 0, zbar, theta)
+
+    def topics(self, corpus: Documents, key: jax.Array, centre: jax.Array, values: dict, burn: int) -> Assignments:
+        """A draw of all topics given the words: from the chain's centre, and after ``burn`` exact sweeps."""
+        weights = read_weights(self.reading, corpus, None, values, collapsed=True)
+        assert corpus.blocks is not None
+        long_key, key = jax.random.split(key)
+        z = Assignments(*soft_sweeps(key, centre, corpus.blocks, weights, burn, self.deepest))
+        if (long := corpus.blocks.long) is None:
+            return z
+        topics, counts = jnp.zeros(long.terms.shape, jnp.int32), centre[long.rows]
+        for turn in range(1 + burn):
+            z = z._replace(long=topics, document_topic=z.document_topic.at[long.rows].set(counts))
+            keys = tuple(jax.random.split(jax.random.fold_in(long_key, turn)))
+            told = Given(keys, weights, corpus, None, {})
+            topics, counts, _ = sweep_long(self.reading, True, False, told, z, long)
+        return z._replace(long=topics, document_topic=z.document_topic.at[long.rows].set(counts))
+
+    def sweep(self, corpus: Documents, key: jax.Array, z: Assignments, values: dict) -> Assignments:
+        """One exact sweep more."""
+        return sweep(key, z, self.reading, corpus, None, values, collapsed=True, supervised=False)
+
+    def theta(self, corpus: Documents, z: Assignments, values: dict) -> jax.Array:
+        """E[theta | z], [documents, topics]."""
+        theta = z.document_topic + read_weights(self.reading, corpus, None, values, collapsed=True).proportions
+        return theta / theta.sum(-1, keepdims=True)
+
+    def zbar(self, corpus: Documents, z: Assignments, theta: jax.Array) -> jax.Array:
+        """Mean topics; of a document without known words E[zbar] under the prior stands for them."""
+        return jnp.where(corpus.lengths[:, None] > 0, mean_topics(z, corpus), theta)
+
+
+def _story(fit: Fit) -> Story:
+    """The fit's story, with theta's prior as the engine has estimated it where it has."""
+    theta = next((name for name, dims in fit.story.dims.items() if dims == ("document", "topic")), None)
+    if fit.info.get("alpha") is None or theta is None:
+        return Story(fit.story.function, fit.story.arguments)
+    alpha = jnp.asarray(fit.info["alpha"], jnp.float32)
+
+    @functools.wraps(fit.story.function)
+    def function(*arguments: Any, **named: Any) -> None:
+        with _Prior(theta, alpha):
+            fit.story.function(*arguments, **named)
+
+    return Story(function, fit.story.arguments)
+
+
+class _Prior(Messenger):
+    """Dir(alpha) in the place of a site's own prior."""
+
+    def __init__(self, site: str, alpha: jax.Array) -> None:
+        super().__init__(None)
+        self.site, self.alpha = site, alpha
+
+    def process_message(self, msg: dict) -> None:
+        if msg["type"] == "sample" and msg["name"] == self.site:
+            msg["fn"] = dist.Dirichlet(self.alpha).expand(msg["fn"].batch_shape)

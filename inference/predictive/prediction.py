@@ -1,0 +1,405 @@
+"""Prediction for new documents: topics are folded in without the response, then the story's own response is run."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from numpyro.distributions import constraints
+from scipy.special import logsumexp
+from tqdm.auto import tqdm
+
+from topiczoo.corpora import Corpus
+from topiczoo.corpora.layouts import Documents, documents
+
+from ..kernels.sweep import read_weights
+from ..kernels.word_steps import fold_in
+from ..mcmc.conjugate import LabelBlock
+from ..story.graph import Reading
+from ..story.labels import codes_of
+from ..story.tracing import Answer, run, unwrapped
+from ..story.validation import check_draws, check_seed, check_share
+from .class_posterior import ClassPosterior, answers, label_above
+from .conformal import Calibration, bounds, calibrated
+from .fold_in import Folding, responses
+from .probabilities import from_aside, from_fitted, tempered
+
+if TYPE_CHECKING:
+    from ..posterior.fit import Fit
+
+RULES = ("posterior", "plug-in")
+MOST_MOVES = 60_000_000  # of tokens: about six seconds with 50 topics on two cores
+FEW_DRAWS = 8  # a chain, where every class is tried at each
+LEAST_RESPONSES = 200  # drawn for each document at the least: quantiles need more draws than means do
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The predictive distribution of a response for some documents."""
+
+    names: np.ndarray
+    mean: np.ndarray  # [documents, ...]
+    draws: np.ndarray  # [draws, documents, ...], chain after chain
+    expected: np.ndarray  # E[y | draw] (the draw itself where it has no closed form), [chain, draw, documents, ...]
+    probabilities: np.ndarray | None = None  # [documents, classes], for classes
+    classes: np.ndarray | None = None  # names of the classes, where y came with names
+    lowest: float = -np.inf  # the response is never below
+    whole: bool = False  # whether it is a whole number
+    yes_or_no: bool = False  # whether it is 0 or 1
+    calibration: Calibration | None = None
+    losses: np.ndarray | None = None  # expected loss of each class, [documents, classes], under a margin
+    site: str = "y"  # of the response in the story
+    evidence: np.ndarray | None = None  # the model's own word on each class in logarithms, where it is no probability
+    temperature: float | None = None  # that made probabilities of the evidence, see :mod:`.probabilities`
+    unsaid: list[str] = field(default_factory=list)  # warnings of raw intervals, each said once
+
+    @property
+    def code(self) -> np.ndarray:
+        """The class decided on, as a number: the most probable, or under a margin that of the least expected loss."""
+        if self.probabilities is None:
+            raise ValueError("The response is not a class; use .mean or .draws.")
+        return self.probabilities.argmax(-1) if self.losses is None else self.losses.argmin(-1)
+
+    @property
+    def label(self) -> np.ndarray:
+        """The class decided on, by its name where y came with names."""
+        return self.code if self.classes is None else self.classes[self.code]
+
+    def take(self, places: np.ndarray) -> Prediction:
+        """The prediction of some of its documents."""
+        return replace(
+            self, names=self.names[places], mean=self.mean[places], draws=self.draws[:, places],
+            expected=self.expected[:, :, places],
+            probabilities=None if self.probabilities is None else self.probabilities[places],
+            losses=None if self.losses is None else self.losses[places],
+            evidence=None if self.evidence is None else self.evidence[places],
+        )  # fmt: skip
+
+    def interval(self, probability: float = 0.9) -> np.ndarray:
+        """Central predictive interval, [documents, ..., 2]; calibrated where the prediction is."""
+        check_share(probability=probability)
+        if self.calibration is None:
+            while self.unsaid and self.probabilities is None:
+                warnings.warn(self.unsaid.pop(), stacklevel=2)
+            return np.stack(bounds(self.draws, probability), -1)
+        support: dict[str, Any] = {"lowest": self.lowest, "whole": self.whole}
+        return np.stack(calibrated(self.draws, probability, self.calibration, **support), -1)
+
+    def frame(self, probability: float = 0.9) -> pd.DataFrame:
+        """One row a document: mean, low, high; for classes the label and the probability of each.
+
+        Where the model's own numbers are no probabilities and are not calibrated, their columns are share(class).
+        """
+        check_share(probability=probability)
+        index = pd.Index(self.names, name="document")
+        if self.probabilities is not None and self.probabilities.ndim == 2:
+            names = range(self.probabilities.shape[1]) if self.classes is None else self.classes
+            word = "p" if self.evidence is None or self.temperature is not None else "share"
+            shares = {f"{word}({name})": share for name, share in zip(names, self.probabilities.T, strict=True)}
+            return pd.DataFrame({"label": self.label, **shares}, index=index)
+        if self.mean.ndim > 1:
+            raise ValueError("The response has several parts; use .mean and .interval().")
+        low, high = self.interval(probability).T
+        return pd.DataFrame({"mean": self.mean, "low": low, "high": high}, index=index)
+
+
+def predict(
+    fit: Fit,
+    corpus: Corpus,
+    *,
+    rule: str = "posterior",
+    calibrate: Any = None,
+    seed: int = 0,
+    most_draws: int | None = None,
+    num_burn: int = 1,
+    progress_bar: bool = False,
+) -> Any:
+    """The predictive distribution of the response of new documents.
+
+    Words that the fit has not seen are left out; a document without known words is predicted from the prior of its
+    proportions.
+
+    Parameters
+    ----------
+    rule
+        "posterior": at each posterior draw (``most_draws`` a chain at the most; by default 8 to 50, as many as some
+        seconds allow) the topics of the new documents are drawn given their words alone, by a soft sweep and ``num_burn``
+        exact ones (see :mod:`..kernels.soft_sweep`), and then the story's response, so that what is not known of topics,
+        proportions, coefficients and noise all widens the prediction; under a margin the class of the least loss in the
+        mean of the draws is decided on. "plug-in": the rule of Blei & McAuliffe (2007),
+        equations 13 and 22: every parameter at its posterior mean (chain by chain), zbar at its variational mean.
+        A class above the words follows from Bayes' rule (see :mod:`.class_posterior`), at each draw or at the means.
+    calibrate
+        Documents that the fit has not seen, ``(corpus, y)``, or predictions of them, ``(prediction, y)``, e.g. from
+        :func:`cross_predict`: intervals are widened or narrowed until they hold as many of these responses as they say,
+        and probabilities of classes are tempered until they are as sure as they are right (see :mod:`.probabilities`).
+        Predictions by another fit stand for this fit's own as far as the two are alike; variational fits of different
+        documents may end in different optima, and then documents set aside are the safer choice.
+        By default intervals are the model's own, and so are probabilities where they are such; where they are not, under
+        a margin and for a class above the words, they are tempered by the fitted documents (500 at the most, once a fit).
+        False: the model's own numbers in any case. No decision on a class depends on it.
+
+    Returns a :class:`Prediction`, or a dict of them where the story has several responses.
+    """
+    check_seed(seed)
+    check_draws(most_draws, num_burn)
+    if rule not in RULES:
+        raise ValueError(f"rule is {rule!r}; choose from {', '.join(map(repr, RULES))}.")
+    aside = None if calibrate is None or calibrate is False else _aside(calibrate)
+    settings: dict[str, Any] = {"rule": rule, "seed": seed, "most_draws": most_draws, "num_burn": num_burn}
+    predictions = predicted(Folding(fit, corpus), **settings, progress_bar=progress_bar)
+    if aside is not None:
+        predictions = _calibrated(fit, *aside, predictions, settings)
+    elif calibrate is None:
+        predictions = {name: by_fitted(fit, part, rule, seed) for name, part in predictions.items()}
+    return predictions if len(predictions) > 1 else next(iter(predictions.values()))
+
+
+def by_fitted(fit: Fit, prediction: Prediction, rule: str = "posterior", seed: int = 0) -> Prediction:
+    """The prediction, tempered by the fitted documents where the model's own word on classes is no probability."""
+    if prediction.evidence is None:
+        return prediction
+    degrees = from_fitted(fit, prediction.site, rule)
+    return prediction if degrees is None else tempered(prediction, degrees, seed)
+
+
+def predicted(
+    folding: Folding, *, rule: str = "posterior", seed: int = 0, most_draws: int | None = None, num_burn: int = 1,
+    progress_bar: bool = False,
+) -> dict[str, Prediction]:  # fmt: skip
+    """Each response of the documents, by the model's own numbers."""
+    fit = folding.fit
+    above = label_above(folding.reading, fit.sites)
+    if most_draws is None:
+        most_draws = _affordable(folding, num_burn) if above is None else FEW_DRAWS
+    settings: dict[str, Any] = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn}
+    if not (responses(folding.reading) if above is None else answers(folding, above)):
+        raise ValueError(f"The story {fit.story.name!r} has no response; use transform for topic proportions.")
+    if above is not None:
+        parts = _parts_from_above(folding, above, rule, settings, progress_bar)
+    else:
+        parts = (_posterior_parts if rule == "posterior" else _plug_in_parts)(folding, settings, progress_bar)
+    corpus = folding.reading.corpus
+    return {name: as_prediction(name, corpus, [part[name] for part in parts], folding) for name in parts[0]}
+
+
+def _affordable(folding: Folding, num_burn: int) -> int:
+    """Draws a chain that take some seconds, within bounds."""
+    a_draw = max(folding.reading.corpus.num_tokens, 1) * len(folding.chains) * (1 + num_burn)
+    return int(np.clip(MOST_MOVES // a_draw, 8, 50))
+
+
+def _parts_from_above(folding: Folding, site: str, rule: str, settings: dict, progress_bar: bool) -> list[dict]:
+    """A class above the words: one part a posterior draw, chain after chain, or one a chain at its means."""
+    classes, key = ClassPosterior(folding, site), jax.random.key(settings["seed"])
+    if rule == "plug-in":
+        points = [folding.means(chain) for chain in folding.chains]
+    else:
+        points = list(folding.points(settings["most_draws"]))
+    repeats = -(-LEAST_RESPONSES // len(points))
+    shown = tqdm(points, disable=not progress_bar, desc="classes", unit="draw")
+    return [classes.part(jax.random.fold_in(key, i), values, repeats) for i, values in enumerate(shown)]
+
+
+def _posterior_parts(folding: Folding, settings: dict, progress_bar: bool) -> list[dict]:
+    """One part a posterior draw, chain after chain."""
+    num_draws = len(folding.chains) * next(iter(folding.fit.global_draws(settings["most_draws"]).values())).shape[1]
+    repeats = -(-LEAST_RESPONSES // num_draws)
+    return list(folding.run(_drawn, repeats, **settings, progress_bar=progress_bar))
+
+
+def _drawn(
+    folding: Folding, burn: int, repeats: int, data: tuple, key: jax.Array, centre: Any, values: dict
+) -> dict[str, dict]:
+    """Topics given the words, and the responses given them."""
+    corpus, _ = data
+    sweep_key, response_key = jax.random.split(key)
+    z = folding.topics(corpus, sweep_key, centre, values, burn)
+    theta = folding.theta(corpus, z, values)
+    zbar = folding.zbar(corpus, z, theta)
+    names, given = tuple(responses(folding.reading)), {**values, folding.reading.theta: theta}
+    return respond(folding.reading, names, repeats, response_key, corpus, zbar, given)
+
+
+def _plug_in_parts(folding: Folding, settings: dict, progress_bar: bool) -> list[dict]:
+    """One part a chain: parameters at their means."""
+    repeats = -(-LEAST_RESPONSES // len(folding.chains))
+    respond = plug_in(folding, repeats)
+    parts = []
+    for chain in folding.chains:
+        values = folding.means(chain)
+        key = jax.random.fold_in(jax.random.key(settings["seed"]), chain)
+        parts.append(respond(key, *plug_in_topics(folding, values), values))
+    return parts
+
+
+def plug_in_topics(folding: Folding, values: dict) -> tuple[jax.Array, jax.Array]:
+    """E[theta] and E[zbar] of the documents under q, every parameter at a given value; both [documents, topics]."""
+    fit, reading = folding.fit, folding.reading
+    if not reading.has_words:
+        raise ValueError(
+            f"rule 'plug-in' needs topics of words, and the story {fit.story.name!r} has one topic a document."
+        )
+
+    beta, alpha = folding.compiled(_topics)(folding.corpus, values)
+    gamma, phibar = fold_in(beta, alpha, documents(reading.corpus, pairs=True))
+    theta = gamma / gamma.sum(-1, keepdims=True)
+    return theta, jnp.where(folding.corpus.lengths[:, None] > 0, phibar, theta)
+
+
+def _topics(folding: Folding, corpus: Documents, values: dict) -> tuple[jax.Array, jax.Array]:
+    """beta [topics, terms] and alpha."""
+    weights = read_weights(folding.reading, corpus, None, values, collapsed=True)
+    return weights.term_topic[:-1].T, weights.proportions
+
+
+def plug_in(folding: Folding, repeats: int) -> Callable[..., dict]:
+    """A function of key, theta, zbar and values that runs the responses; compiled once."""
+    compiled = folding.compiled(_plugged_in, repeats)
+    return lambda *arguments: jax.tree.map(np.asarray, compiled(folding.corpus, *arguments))
+
+
+def _plugged_in(
+    folding: Folding, repeats: int, corpus: Documents, key: jax.Array, theta: jax.Array, zbar: jax.Array, values: dict
+) -> dict[str, dict]:
+    names, given = tuple(responses(folding.reading)), {**values, folding.reading.theta: theta}
+    return respond(folding.reading, names, repeats, key, corpus, zbar, given)
+
+
+def respond(
+    reading: Reading, names: Sequence[str], repeats: int, key: jax.Array, corpus: Documents, zbar: jax.Array, values: dict
+) -> dict[str, dict]:  # fmt: skip
+    """The responses at given topics: draws [repeats, documents, ...], mean, and the probabilities of classes."""
+
+    def once(key: jax.Array) -> dict:
+        trace = run(reading.story, corpus, None, values, Answer(zbar), key=key, prior=True)
+        return {name: _response(trace[name]["fn"], trace[name]["value"]) for name in names}
+
+    # what lies between topics and response (random effects) is drawn anew each time, and their means are averaged
+    parts = jax.vmap(once)(jax.random.split(key, repeats))
+    return {
+        name: {what: value if what == "draw" else value.mean(0) for what, value in part.items()}
+        for name, part in parts.items()
+    }
+
+
+def as_prediction(name: str, corpus: Corpus, parts: list[dict], folding: Folding) -> Prediction:
+    """The parts of one response, one a posterior draw or a chain, as a prediction."""
+    draws = np.concatenate([part["draw"] for part in parts])
+    expected = np.stack([part["mean"] for part in parts])
+    expected = expected.reshape(len(folding.chains), -1, *expected.shape[1:])
+    support = folding.reading.latent[name].prior.support
+    bound = getattr(support, "lower_bound", None)
+    told: dict[str, Any] = {
+        "site": name,
+        "whole": support.is_discrete,
+        "yes_or_no": support is constraints.boolean,
+        "lowest": bound if isinstance(bound, int | float) else -np.inf,
+    }
+    if "probabilities" in parts[0]:
+        of_classes = parts[0].keys() & {"probabilities", "losses"}
+        told |= {what: np.mean([part[what] for part in parts], axis=0) for what in of_classes}
+        told["classes"] = folding.fit.classes
+        if "losses" in told:
+            told["evidence"] = -told["losses"].astype(float)
+        elif "log_probabilities" in parts[0]:
+            told["evidence"] = logsumexp([part["log_probabilities"] for part in parts], axis=0) - np.log(len(parts))
+    told["unsaid"] = folding.fit.unsaid
+    return Prediction(np.asarray(corpus.names), expected.mean((0, 1)), draws, expected, **told)
+
+
+def _aside(calibrate: Any) -> tuple[Any, Any]:
+    """Documents or predictions, and the responses to calibrate by."""
+    try:
+        seen, y = calibrate
+    except (TypeError, ValueError):
+        raise ValueError(
+            "calibrate must be documents that the fit has not seen and their responses, (corpus, y) or (prediction, y)."
+        ) from None
+    if y is None:
+        raise ValueError("y of calibrate is None; give the responses of its documents, NaN for unlabelled ones.")
+    return seen, y
+
+
+def _calibrated(fit: Fit, seen: Any, y: Any, predictions: dict[str, Prediction], settings: dict) -> dict:
+    """Each response with its intervals, or the probabilities of its classes, by documents set aside."""
+    if isinstance(seen, Corpus):
+        seen = predict(fit, seen, calibrate=False, **settings)
+    told = seen if isinstance(seen, dict) else {next(iter(predictions)): seen}
+    observed = y if isinstance(y, dict) else dict.fromkeys(told, codes_of(fit.classes, y))
+    if missing := [name for name in predictions if name not in told or name not in observed]:
+        raise ValueError(
+            f"calibrate lacks the response {missing[0]!r}; give a dict with {', '.join(map(repr, predictions))}."
+        )
+    found = {}
+    for name, part in predictions.items():
+        if part.probabilities is not None and part.probabilities.ndim == 2:
+            found[name] = tempered(part, from_aside(told[name], observed[name]), settings["seed"])
+        else:
+            found[name] = replace(part, calibration=Calibration.of(told[name], observed[name]))
+    return found
+
+
+def transform(
+    fit: Fit,
+    corpus: Corpus,
+    *,
+    seed: int = 0,
+    most_draws: int = 20,
+    num_burn: int = 1,
+    progress_bar: bool = False,
+) -> np.ndarray:
+    """Expected topic proportions of new documents given their words, [documents, topics].
+
+    With several chains the first is used: topics of different chains are different topics.
+    """
+    check_seed(seed)
+    check_draws(most_draws, num_burn)
+    folding = Folding(fit, corpus, chains=[0])
+    if (above := label_above(folding.reading, fit.sites)) is not None:
+        classes = ClassPosterior(folding, above)
+        found = [classes(values) for values in folding.points(min(most_draws, FEW_DRAWS))]
+        return np.mean([shares if theta is None else theta for shares, theta in found], axis=0)
+    settings: dict[str, Any] = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn}
+    return np.mean(list(folding.run(_shares, **settings, progress_bar=progress_bar)), axis=0)
+
+
+def _shares(folding: Folding, burn: int, data: tuple, key: jax.Array, centre: Any, values: dict) -> jax.Array:
+    """Expected proportions at a draw, [documents, topics]."""
+    corpus, _ = data
+    if not folding.reading.has_words:
+        return _label_probabilities(folding, corpus, values)
+    return folding.theta(corpus, folding.topics(corpus, key, centre, values, burn), values)
+
+
+def _response(fn: Any, draw: jax.Array) -> dict[str, jax.Array]:
+    """A response's draw, and its mean and the probabilities of its classes where they have a closed form."""
+    out = {"draw": draw}
+    if fn.has_enumerate_support and not fn.event_shape:
+        classes = fn.enumerate_support(expand=False)
+        density = jax.vmap(fn.log_prob)(jnp.broadcast_to(classes, (classes.shape[0], *draw.shape)))
+        density = jnp.moveaxis(density, 0, -1)
+        # a margin's densities do not sum to 1, those of other classes do: they are losses
+        out["probabilities"] = jax.nn.softmax(density, -1)
+        if hasattr(unwrapped(fn), "log_normaliser"):
+            out["losses"] = -density
+    try:
+        # NumPyro's mean of classes, and of a Cauchy, is NaN: the draw stands for it
+        out["mean"] = jnp.where(jnp.isnan(fn.mean), draw, jnp.broadcast_to(fn.mean, draw.shape))
+    except NotImplementedError:
+        out["mean"] = jnp.asarray(draw, jnp.float32)  # no closed mean: the mean of the draws will do
+    return out
+
+
+def _label_probabilities(folding: Folding, corpus: Documents, values: dict) -> jax.Array:
+    """One topic a document: the probabilities of each, [documents, topics]."""
+    reading = folding.reading
+    (site,) = [name for name in reading.latent if LabelBlock.recognise(reading, name)]
+    values = {**values, site: jnp.zeros(corpus.num_documents, jnp.int32)}
+    return jax.nn.softmax(LabelBlock(None, reading, [site]).logits(values, corpus, None), -1)

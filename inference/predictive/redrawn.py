@@ -1,0 +1,55 @@
+"""Topics of every token of a corpus, redrawn at posterior draws: fits do not store them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import numpy as np
+
+from topiczoo.corpora import Corpus
+
+from ..story.validation import check_draws, check_seed
+from .fold_in import Folding, known_words
+
+if TYPE_CHECKING:
+    from ..posterior.fit import Fit
+
+
+class TokenTopics(NamedTuple):
+    """Every token of a corpus, in the order of ``Corpus.tokens``, and draws of its topic."""
+
+    document: np.ndarray  # [tokens]
+    term: np.ndarray  # [tokens], columns of the fit's vocabulary
+    topics: np.ndarray  # [draws, tokens]
+    num_topics: int
+
+
+def token_topics(
+    fit: Fit, corpus: Corpus, *, chain: int = 0, most_draws: int = 20, num_burn: int = 5, seed: int = 0
+) -> TokenTopics:
+    """Draws of z given the words and posterior draws of one chain: z ~ p(z | w, phi_s), the response not seen.
+
+    Every draw has ``num_burn`` exact sweeps behind it. Words that the fit has not seen are left out.
+    """
+    check_seed(seed)
+    check_draws(most_draws, num_burn)
+    num_chains = next(iter(fit.global_draws(1).values())).shape[0]
+    if not 0 <= chain < num_chains:
+        raise ValueError(f"chain is {chain!r}; the fit has chains 0 to {num_chains - 1}.")
+    folding = Folding(fit, corpus, chains=[chain])
+    if not folding.reading.has_words:
+        raise ValueError(f"In the story {fit.story.name!r} words have no topics of their own; use fit.transform.")
+
+    known = known_words(fit, corpus)
+    assert folding.corpus.blocks is not None
+    blocks = folding.corpus.blocks
+    small = np.min_scalar_type(folding.reading.num_topics)
+    settings: dict[str, Any] = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn}
+    topics = np.stack([blocks.of_tokens(*part).astype(small) for part in folding.run(_topics, **settings)])
+    return TokenTopics(*known.tokens(), topics, folding.reading.num_topics)
+
+
+def _topics(folding: Folding, burn: int, data: tuple, key: jax.Array, centre: Any, values: dict) -> tuple:
+    z = folding.topics(data[0], key, centre, values, burn)
+    return z.topics, z.long

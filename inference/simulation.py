@@ -1,0 +1,230 @@
+"""Corpora simulated from a story, and an engine run on any number of them by one compiled program.
+
+Simulated corpora have the document lengths of a given one, so that all have one shape and data are mere arguments. This
+is what calibration needs: hundreds of fits of tiny corpora in the time of compiling one.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from numpyro import handlers
+from numpyro.distributions import biject_to
+from numpyro.infer import NUTS, SVI, TraceMeanField_ELBO
+from numpyro.optim import Adam
+from numpyro.primitives import Messenger
+from scipy import sparse
+
+from topiczoo.corpora import Corpus
+from topiczoo.corpora.layouts import Documents, Pairs, documents
+from topiczoo.models.vocabulary import BagOfWords
+
+from .marginal.guides import Guide
+from .marginal.model import Marginal
+from .marginal.nuts_engine import NODES
+from .marginal.svi_engine import NODES as SVI_NODES
+from .marginal.svi_engine import learning_rates
+from .mcmc.engine import choose_blocks
+from .story.assignments import count
+from .story.graph import Reading
+from .story.tracing import Story, run, traced
+
+ENGINES = ("gibbs", "nuts", "svi")
+
+
+class Simulated(NamedTuple):
+    """A draw of everything from a story: latent values (topics included), the term of every token, and the response."""
+
+    values: dict[str, jax.Array]
+    terms: jax.Array
+    y: Any
+
+
+class Trials:
+    """A story on corpora of one shape.
+
+    Parameters
+    ----------
+    story, arguments
+        The story and its keyword arguments.
+    corpus
+        Its document lengths, number of terms and covariates are used; its words are not.
+    engine
+        ``"gibbs"``, ``"nuts"`` or ``"svi"``.
+    collapse
+        As in ``gibbs``.
+    step_size
+        Of NUTS before it adapts; without warm-up, as in Geweke's test, for good.
+    """
+
+    def __init__(
+        self, story: str | Callable, corpus: Corpus, *, engine: str = "gibbs", collapse: str = "proportions",
+        step_size: float = 0.5, num_steps: int = 2000, **arguments: Any,
+    ) -> None:  # fmt: skip
+        if engine not in ENGINES:
+            raise ValueError(f"engine is {engine!r}; give one of {', '.join(map(repr, ENGINES))}.")
+        self.story, self.engine = Story(story, arguments), engine
+        self.story.unlabelled = False
+        self.lengths, self.num_terms = corpus.lengths, corpus.num_terms
+        self.num_tokens = int(self.lengths.sum())
+        self.document = np.repeat(np.arange(len(corpus)), self.lengths).astype(np.int32)
+        self.layout = documents(corpus, blocks=True)
+        assert self.layout.blocks is not None
+        self.places = self.layout.blocks.places()
+        self.responses = self._find_responses(corpus)
+        first = jax.jit(self.simulate)(jax.random.key(0))
+        y = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), first.y)
+        self.reading = Reading(self.story, self.corpus(first.terms, corpus), y)
+        self.dims = self.story.dims
+        if engine == "gibbs":
+            self.kernel: Any = choose_blocks(self.reading, collapse=collapse).kernel()
+        elif engine == "nuts":
+            # short trees: chains run side by side wait for the longest
+            self.kernel = NUTS(
+                Marginal(self.reading, nodes=NODES, average="density"), step_size=step_size,
+                find_heuristic_step_size=False, target_accept_prob=0.9, max_tree_depth=6,
+            )  # fmt: skip
+        else:
+            self.kernel = _Approximation(self.reading, num_steps)
+
+    def corpus(self, terms: Any, like: Corpus) -> Corpus:
+        """Simulated words as a Corpus."""
+        counts = sparse.csr_array(
+            (np.ones(self.num_tokens, int), (self.document, np.asarray(terms))), shape=(len(like), self.num_terms)
+        )
+        return Corpus.from_counts(counts, like.vocabulary, names=like.names, covariates=like.covariates)
+
+    def _find_responses(self, corpus: Corpus) -> list[str]:
+        if not self.story.takes_y:
+            return []
+        reading = Reading(Story(self.story.function, self.story.arguments), corpus, predicting=True)
+        found = [name for name in reading.latent if name in reading.below and reading.children([name]) == {name}]
+        if not found:
+            raise ValueError(
+                f"The story {self.story.name!r} takes y but no site that reads zbar could be its response."
+            )
+        return found
+
+    def documents(self, terms: jax.Array) -> Documents:
+        """Simulated words laid out for every engine."""
+        blocks = self.layout.blocks
+        assert blocks is not None
+        laid = jnp.full(blocks.terms.shape, self.num_terms, jnp.int32).at[self.places].set(terms)
+        document = jnp.asarray(self.document)
+        return replace(
+            self.layout, blocks=blocks._replace(terms=laid), token_document=document, token_term=terms,
+            pairs=Pairs(document, terms, jnp.ones(self.num_tokens)),
+        )  # fmt: skip
+
+    def simulate(self, key: jax.Array, values: dict[str, jax.Array] | None = None) -> Simulated:
+        """Everything drawn from the story, or given all latent values the words and the response."""
+        skeleton = self.documents(jnp.zeros(self.num_tokens, jnp.int32))
+        trace = run(self.story, skeleton, None, values or {}, _FreeWords(self.document), key=key, prior=True)
+        drawn = {name: site["value"] for name, site in trace.items() if site["type"] == "sample"}
+        terms = drawn.pop("w")
+        parts = {name: drawn.pop(name) for name in self.responses}
+        y = None if not parts else next(iter(parts.values())) if len(parts) == 1 else parts
+        return Simulated(drawn, terms, jax.tree.map(lambda leaf: leaf.astype(jnp.float32), y))
+
+    @traced
+    def start(self, key: jax.Array, simulated: Simulated, num_warmup: int = 0, at_truth: bool = False) -> Any:
+        """A chain's state on simulated data: at a start of the engine's own, or at the values that made the data."""
+        data = self.documents(simulated.terms), simulated.y
+        params = self._params(simulated.values, data[0]) if at_truth else None
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*already stores a value")
+            return self.kernel.init(key, num_warmup, params, data, {})
+
+    @traced
+    def step(self, state: Any, simulated: Simulated) -> Any:
+        return self.kernel.sample(state, (self.documents(simulated.terms), simulated.y), {})
+
+    @traced
+    def values(self, state: Any, simulated: Simulated) -> dict[str, jax.Array]:
+        """The latent values of a state; topics of words as one number a token."""
+        data = self.documents(simulated.terms), simulated.y
+        values = dict(self.kernel.get_constrain_fn(data, {})(state.z))
+        if self.engine == "gibbs" and self.reading.has_words:
+            values["z"] = values["z"].topics[self.places]
+        return values
+
+    def _params(self, values: dict[str, jax.Array], corpus: Documents) -> dict[str, Any]:
+        """Values as the kernel takes them: unconstrained for NUTS, topics with their counts."""
+        by_nuts = set(self.reading.latent) if self.engine == "nuts" else set(self._nuts_sites())
+        params: dict[str, Any] = {}
+        for name, value in values.items():
+            if name == "z" and self.reading.has_words:
+                if self.engine == "gibbs":
+                    blocks = corpus.blocks
+                    assert blocks is not None
+                    topics = jnp.zeros(blocks.terms.shape, jnp.int32).at[self.places].set(value)
+                    params["z"] = count(topics, blocks, self.reading.num_topics, self.num_terms)
+            elif name not in by_nuts:
+                params[name] = value
+            elif not self.reading.latent[name].discrete:
+                params[name] = biject_to(self.reading.latent[name].fn.support).inv(value)
+        return params
+
+    def _nuts_sites(self) -> list[str]:
+        return [site for kernel, sites in self.kernel.blocks if isinstance(kernel, NUTS) for site in sites]
+
+
+class _FreeWords(Messenger):
+    """Makes the words of a story unobserved: they are drawn, token by token."""
+
+    def __init__(self, document: np.ndarray) -> None:
+        super().__init__(None)
+        self.document = document
+
+    def process_message(self, msg: dict) -> None:
+        if msg["type"] != "sample" or msg["name"] != "w":
+            return
+        msg["value"], msg["is_observed"] = None, False
+        if isinstance(msg["fn"], BagOfWords):
+            fn = msg["fn"]
+            logits = jnp.log(fn.beta)[fn.z[self.document]]
+            msg["fn"], msg["cond_indep_stack"] = dist.Categorical(logits=logits), []
+
+
+class _Drawn(NamedTuple):
+    z: dict[str, jax.Array]
+    parameters: dict[str, jax.Array]
+    rng_key: jax.Array
+
+
+class _Approximation:
+    """SVI in the shape of a kernel: ``init`` fits the guide, ``sample`` draws from it."""
+
+    def __init__(self, reading: Reading, num_steps: int, learning_rate: float = 0.05) -> None:
+        model, self.guide, self.num_steps = (
+            Marginal(reading, nodes=SVI_NODES, average="log"),
+            Guide(reading, "mean_field", 0),
+            num_steps,
+        )
+        self.rows = jnp.arange(len(reading.corpus))
+        self.svi = SVI(
+            model, lambda documents, y: self.guide(documents, y, self.rows, 1.0),
+            Adam(learning_rates(learning_rate, num_steps)), TraceMeanField_ELBO(),
+        )  # fmt: skip
+
+    def init(self, key: jax.Array, num_warmup: int, params: Any, data: tuple, kwargs: dict) -> _Drawn:
+        state = self.svi.init(key, *data)
+        state = jax.lax.fori_loop(0, self.num_steps, lambda _, state: self.svi.update(state, *data)[0], state)
+        return self.sample(_Drawn({}, self.svi.get_params(state), key), data, {})
+
+    def sample(self, state: _Drawn, data: tuple[Documents, Any], kwargs: dict) -> _Drawn:
+        key, draw_key = jax.random.split(state.rng_key)
+        with handlers.substitute(data=state.parameters), handlers.trace() as trace, handlers.seed(rng_seed=draw_key):
+            self.guide(*data, self.rows, 1.0)
+        drawn = {name: site["value"] for name, site in trace.items() if site["type"] == "sample"}
+        return _Drawn(drawn, state.parameters, key)
+
+    def get_constrain_fn(self, data: tuple, kwargs: dict) -> Callable:
+        return lambda z: z

@@ -1,0 +1,1 @@
+"""Stories: traced, read as a graph of sites, and checked at the door."""

@@ -1,0 +1,205 @@
+"""What the observed sites of a story see of y: every value must be possible, and there must be something to learn."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from numpyro.distributions import constraints
+
+from topiczoo.corpora.layouts import documents
+
+if TYPE_CHECKING:
+    from .graph import Reading
+
+INTERVAL = type(constraints.integer_interval(0, 1))
+TAKES = {
+    type(constraints.boolean): "0 or 1",
+    type(constraints.positive): "numbers above 0",
+    type(constraints.nonnegative_integer): "whole numbers from 0",
+    INTERVAL: "whole numbers from 0 to {largest}",
+}
+REAL = (type(constraints.real), type(constraints.real_vector))
+FAR = 10  # spreads of what the priors expect
+STANDARD = 5.0  # nine in ten responses within it: that is a unit scale, or near one
+# what makes room for a larger number in a story that has the argument; classes are counted from 0
+ROOM = {
+    dist.BinomialLogits: ("options", "options={{'total_count': {0:g}}}"),
+    dist.CategoricalLogits: ("outputs", "outputs={1:g}"),
+    dist.OrderedLogistic: ("options", "options={{'num_classes': {1:g}}}"),
+}
+
+
+class Observed(NamedTuple):
+    """One observed site, before NaN is masked and anything is rounded; documents are the first axis."""
+
+    value: np.ndarray  # [documents, ...]
+    possible: np.ndarray  # [documents], whether all of it is missing or inside the support
+    largest: np.ndarray | None  # [documents], the largest whole number inside the support, where there is one
+    support: type
+    discrete: bool
+
+
+def observed(reading: Reading) -> dict[str, Observed]:
+    """What each observed site that has an axis of documents sees of y."""
+    from .tracing import Answer, run
+
+    if reading.y is None:
+        return {}
+    story, num_documents = reading.story, len(reading.corpus)
+    supports: dict[str, Any] = {}
+
+    def by_document(array: jax.Array, axis: int) -> jax.Array:
+        return jnp.moveaxis(array, axis, 0).reshape(num_documents, -1)
+
+    @jax.jit
+    def look(corpus: Any, y: Any) -> dict[str, Any]:
+        # the bare function: NaN is not masked and nothing is rounded yet
+        trace = run(lambda *data: story.function(*data, **story.arguments), corpus, y, {}, Answer(lambda theta: theta))
+        seen = {}
+        for name in reading.observed:
+            fn, value, axis = trace[name]["fn"], trace[name]["value"], reading.density_axis[name]
+            if axis is None or isinstance(value, tuple):
+                continue
+            if jnp.broadcast_shapes(jnp.shape(value), fn.shape()) != fn.shape():
+                raise ValueError(
+                    f"y gives the site {name!r} values of shape {jnp.shape(value)}, but its distribution has the shape "
+                    f"{fn.shape()}; make them agree."
+                )
+            value = jnp.broadcast_to(jnp.asarray(value, jnp.float32), fn.shape())
+            inside = jnp.ones(fn.batch_shape, bool) if fn.support is None else fn.support(value)
+            missing = jnp.isnan(value).reshape(*inside.shape, -1).any(-1)
+            largest = None
+            if isinstance(fn.support, INTERVAL):
+                largest = by_document(jnp.broadcast_to(fn.support.upper_bound, inside.shape), axis).min(1)
+            value = jnp.moveaxis(value, axis - fn.event_dim, 0)
+            seen[name] = value, by_document(inside | missing, axis).all(1), largest
+            support = getattr(fn.support, "base_constraint", fn.support)
+            supports[name] = {"support": type(support), "discrete": getattr(fn.support, "is_discrete", False)}
+        return seen
+
+    seen = jax.tree.map(
+        np.asarray, look(documents(reading.corpus, pairs=not reading.has_words), jax.tree.map(jnp.asarray, reading.y))
+    )
+    return {name: Observed(*arrays, **supports[name]) for name, arrays in seen.items()}
+
+
+def check_support(reading: Reading, seen: dict[str, Observed]) -> None:
+    """Every observed value must be possible under its site's distribution."""
+    for name, site in seen.items():
+        if site.possible.all():
+            continue
+        row, family = int(np.argmin(site.possible)), reading.family(name)
+        given = [_shown(reading, leaf[row]) or str(leaf[row].tolist()) for leaf in jax.tree.leaves(reading.y)]
+        raise ValueError(
+            f"y of document {str(reading.corpus.names[row])!r} is {', '.join(given)}, outside the support of the site "
+            f"{name!r} ({family.__name__}); {_mends(reading, name, site, row)}, or change the site's distribution."
+        )
+
+
+def _mends(reading: Reading, name: str, site: Observed, row: int) -> str:
+    if site.support not in TAKES:
+        return "transform y"
+    largest = 1 if site.largest is None else int(site.largest[row])
+    mend = f"give {TAKES[site.support].format(largest=largest)}"
+    if reading.story.classes is not None:
+        mend = f"give {largest + 1} labels"
+    most = np.nanmax(site.value)
+    argument, room = next((ROOM[family] for family in reading.family(name).__mro__ if family in ROOM), ("", ""))
+    if argument in reading.story.defaults and most > largest and most % 1 == 0:
+        mend += f", set {room.format(most, most + 1)}"
+    return mend
+
+
+def check_variety(reading: Reading, seen: dict[str, Observed]) -> None:
+    """There must be something to learn: responses that vary, and ordered classes without gaps."""
+    for site_name, site in seen.items():
+        name = f"y[{site_name!r}]" if isinstance(reading.y, dict) else "y"
+        parts = {name: site.value}
+        if site.value.ndim > 1 and not site.discrete:  # each number has a spread of its own to learn
+            columns = site.value.reshape(len(site.value), -1).T
+            parts = {f"{name}[:, {i}]": column for i, column in enumerate(columns)}
+        for part, values in parts.items():
+            labelled = values[~np.isnan(values)]
+            if labelled.size > 1 and np.ptp(labelled) == 0:
+                shown = _shown(reading, labelled[0]) or f"{labelled[0]:g}"
+                raise ValueError(
+                    f"{part} is constant ({shown}); there is nothing to learn from it: give one that varies."
+                )
+        if issubclass(reading.family(site_name), dist.OrderedLogistic):
+            _check_gaps(reading, name, np.unique(site.value[~np.isnan(site.value)]))
+
+
+def warn_of_scale(reading: Reading, seen: dict[str, Observed]) -> None:
+    """Say so where a real-valued response lies far from all that the story's priors expect of it.
+
+    One in about standard units is taken as it is: drawing from the priors is half a second of compiling.
+    """
+    parts = {name: site.value.reshape(len(site.value), -1) for name, site in seen.items() if site.support in REAL}
+    given = {name: np.nanquantile(part, [0.1, 0.5, 0.9], axis=0) for name, part in parts.items()}
+    given = {name: quantiles for name, quantiles in given.items() if np.abs(quantiles).max() > STANDARD}
+    if not given:
+        return
+    try:
+        expected = _prior_responses(reading, list(given))
+    except Exception:
+        return  # a story that does not run without y, or whose priors cannot be drawn from, expects nothing
+    for name, (low, middle, high) in given.items():
+        lower, centre, upper = np.quantile(expected[name], [0.1, 0.5, 0.9])
+        spread, reach = (high - low) / 2, FAR * (upper - lower) / 2
+        far = (np.abs(middle - centre) > reach) | (spread > reach)
+        if not far.any():
+            continue
+        column, axis = int(np.argmax(far)), "0" if seen[name].value.ndim > 1 else ""
+        y = f"y[{name!r}]" if isinstance(reading.y, dict) else "y"
+        centred, scale = f"{y} - {y}.mean({axis})", f"{y}.std({axis})"
+        if np.isnan(parts[name]).any():
+            gaps = f"{y}, {axis}" if axis else y
+            centred, scale = f"{y} - np.nanmean({gaps})", f"np.nanstd({gaps})"
+        warnings.warn(
+            f"{y} is {middle[column]:.4g}, give or take {spread[column]:.2g}, where the priors of the story "
+            f"{reading.story.name!r} expect {centre:.1g}, give or take {(upper - lower) / 2:.1g}; standardise it: "
+            f"{y} = ({centred}) / {scale}.",
+            stacklevel=4,
+        )
+
+
+def _prior_responses(reading: Reading, names: list[str], number: int = 100) -> dict[str, np.ndarray]:
+    """Responses of the few documents at draws from the priors."""
+    from .tracing import Answer, run, unwrapped
+
+    def corner(site: dict) -> jax.Array | None:
+        """A Dirichlet's draw is one of its corners: gammas are dear to compile, and responses spread the more."""
+        fn = site["fn"]
+        if not isinstance(unwrapped(fn), dist.Dirichlet):
+            return None
+        chosen = jax.random.categorical(site["kwargs"]["rng_key"], jnp.log(jnp.broadcast_to(fn.mean, fn.shape())))
+        return jax.nn.one_hot(chosen, fn.shape()[-1])
+
+    def one(key: jax.Array) -> dict[str, jax.Array]:
+        answer = Answer(lambda theta: theta)
+        trace = run(reading.story, reading.few_documents, None, {}, answer, key=key, prior=corner)
+        return {name: trace[name]["value"] for name in names}
+
+    keys = jax.random.split(jax.random.key(0), number)
+    return jax.tree.map(np.asarray, jax.jit(lambda keys: jax.lax.map(one, keys))(keys))
+
+
+def _check_gaps(reading: Reading, name: str, present: np.ndarray) -> None:
+    absent = np.setdiff1d(np.arange(present[-1]), present)
+    if absent.size:
+        gap, last = (_shown(reading, value) or f"{value:g}" for value in (absent[0], present[-1]))
+        raise ValueError(
+            f"{name} has the ordered class {last} but no document of class {gap}; "
+            + ("number the classes without gaps." if reading.story.classes is None else "leave its category out.")
+        )
+
+
+def _shown(reading: Reading, value: np.ndarray) -> str:
+    """The label of a code, empty where y came as numbers."""
+    classes = reading.story.classes
+    return "" if classes is None or np.isnan(value) else repr(classes[int(value)].item())
