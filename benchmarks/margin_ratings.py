@@ -48,12 +48,12 @@ def lda_svr(fit, corpus, y, kept, left, weight):
     import jax.numpy as jnp
 
     from topiczoo.inference.em.support_vectors import TUBE, n_slack
-    from topiczoo.inference.predictive.fold_in import Folding
+    from topiczoo.inference.predictive.fold_in import FoldIn
     from topiczoo.inference.predictive.prediction import plug_in_topics
 
     def topics(at):
-        folding = Folding(fit, corpus[at])
-        return np.asarray(plug_in_topics(folding, folding.means(0))[1])
+        fold = FoldIn(fit, corpus[at])
+        return np.asarray(plug_in_topics(fold, fold.means(0))[1])
 
     parameters = {"weight": jnp.float32(weight), "epsilon": jnp.float32(1e-3)}
     found = n_slack(

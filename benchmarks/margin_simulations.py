@@ -84,7 +84,7 @@ def best_machine(features, y, train, test):
 def part(setting, length, seed):
     """Accuracy of every method."""
     from topiczoo import corpora, inference, models
-    from topiczoo.inference.predictive.fold_in import Folding
+    from topiczoo.inference.predictive.fold_in import FoldIn
     from topiczoo.inference.predictive.prediction import plug_in_topics
 
     counts, y, truth = simulate(setting, length, seed)
@@ -106,8 +106,8 @@ def part(setting, length, seed):
     tried = {candidate: right(fit(inner, *candidate), aside) for candidate in candidates}
     number, weight = max(tried, key=tried.get)
     fitted = fit(train, number, weight)
-    folding = Folding(fitted, corpus)
-    shares = np.asarray(plug_in_topics(folding, folding.means(0))[1])
+    fold = FoldIn(fitted, corpus)
+    shares = np.asarray(plug_in_topics(fold, fold.means(0))[1])
     words = sparse.csr_matrix(counts.astype(float))
     return {
         "medlda": right(fitted, test), "svm": best_machine(words, y, train, test),

@@ -142,17 +142,17 @@ def supervised(method, corpus, label, classes, train, test, topics, settings, se
 
 def spread_of(fit, corpus):
     """Mean entropy of E[theta] of documents, given their words."""
-    from topiczoo.inference.predictive.fold_in import Folding
+    from topiczoo.inference.predictive.fold_in import FoldIn
     from topiczoo.inference.predictive.prediction import plug_in_topics
 
-    folding = Folding(fit, corpus)
-    theta = np.asarray(plug_in_topics(folding, folding.means(0))[0], float)
+    fold = FoldIn(fit, corpus)
+    theta = np.asarray(plug_in_topics(fold, fold.means(0))[0], float)
     return float(-(theta * np.log(theta)).sum(1).mean())
 
 
 def lda_svm(corpus, label, classes, train, test, topics, settings, seed):
     from topiczoo import inference, models
-    from topiczoo.inference.predictive.fold_in import Folding
+    from topiczoo.inference.predictive.fold_in import FoldIn
     from topiczoo.inference.predictive.prediction import plug_in_topics
 
     weight, alpha, gamma = settings
@@ -160,13 +160,11 @@ def lda_svm(corpus, label, classes, train, test, topics, settings, seed):
     began = time.perf_counter()
     fit = inference.vem(models.lda, corpus[train], seed=seed, progress_bar=False, **VEM, **story)
     codes = np.unique(label, return_inverse=True)[1]
-    folding = Folding(fit, corpus[train])
-    coefficients, held = machine(
-        np.asarray(plug_in_topics(folding, folding.means(0))[1]), codes[train], classes, weight
-    )
+    fold = FoldIn(fit, corpus[train])
+    coefficients, held = machine(np.asarray(plug_in_topics(fold, fold.means(0))[1]), codes[train], classes, weight)
     trained = time.perf_counter()
-    folding = Folding(fit, corpus[test])
-    scores = np.asarray(plug_in_topics(folding, folding.means(0))[1]) @ coefficients
+    fold = FoldIn(fit, corpus[test])
+    scores = np.asarray(plug_in_topics(fold, fold.means(0))[1]) @ coefficients
     guess = (scores[:, 0] > 0).astype(int) if classes == 2 else scores.argmax(1)
     return {
         "accuracy": float(np.mean(guess == codes[test])), "training": trained - began,

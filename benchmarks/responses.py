@@ -78,7 +78,7 @@ def part_prediction(folder):
     """10,000 documents of 300 words from a story with 50 topics; a fit of two chains at the truth."""
     from topiczoo import corpora, models
     from topiczoo.inference import Fit
-    from topiczoo.inference.story.graph import Reading
+    from topiczoo.inference.story.graph import StoryGraph
     from topiczoo.inference.story.tracing import Story
 
     rng = np.random.default_rng(0)
@@ -94,7 +94,7 @@ def part_prediction(folder):
     counts = sparse.csr_array((np.ones(z.size, int), (document, words.ravel())), shape=(num_documents, num_terms))
     corpus = corpora.Corpus.from_counts(counts)
     story = Story(models.slda, {"num_topics": num_topics})
-    Reading(story, corpus[:10], np.arange(10.0, dtype=np.float32))
+    StoryGraph(story, corpus[:10], np.arange(10.0, dtype=np.float32))
     eta = rng.normal(size=num_topics).astype(np.float32)
     draws = {
         "beta": np.broadcast_to(beta, (2, 100, *beta.shape)), "eta": np.broadcast_to(eta, (2, 100, num_topics)),

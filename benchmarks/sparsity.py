@@ -73,12 +73,12 @@ def fit_supervised(method, corpus, y, task, topics, prior, seed, sweeps):
 
 def mean_topics(fit, corpora):
     """E[zbar] of each corpus at each chain's means, without a look at responses."""
-    from topiczoo.inference.predictive.fold_in import Folding
+    from topiczoo.inference.predictive.fold_in import FoldIn
     from topiczoo.inference.predictive.prediction import plug_in_topics
 
-    foldings = [Folding(fit, corpus, chains=[0]) for corpus in corpora]
+    folds = [FoldIn(fit, corpus, chains=[0]) for corpus in corpora]
     for chain in range(CHAINS):
-        yield chain, [np.asarray(plug_in_topics(folding, folding.means(chain))[1], float) for folding in foldings]
+        yield chain, [np.asarray(plug_in_topics(fold, fold.means(chain))[1], float) for fold in folds]
 
 
 def wrong(predictor, y, task):

@@ -90,9 +90,9 @@ def part_topiczoo_speed(folder, sweeps):
     corpus = corpora.Corpus.from_counts(counts, vocabulary)
     y = (rating - rating.mean()) / rating.std()
     began = time.perf_counter()
-    reading = read(models.slda, corpus, y, {"num_topics": TOPICS, "alpha": ALPHA, "gamma": GAMMA})
-    data = documents(corpus, blocks=True), jnp.asarray(reading.y)
-    plan = gibbs_engine.choose_blocks(reading, draw_theta=False)
+    graph = read(models.slda, corpus, y, {"num_topics": TOPICS, "alpha": ALPHA, "gamma": GAMMA})
+    data = documents(corpus, batches=True), jnp.asarray(graph.y)
+    plan = gibbs_engine.choose_blocks(graph, draw_theta=False)
     schedule = chains.Schedule(20, sweeps, chunk=1, unstored=["beta", "theta", "z"])
     chain = chains.Chains(SplitGibbs(plan.kernel(), 1), jnp.stack([jax.random.key(0)]), data, schedule)
 
@@ -110,10 +110,10 @@ def part_topiczoo_speed(folder, sweeps):
             advance(1)
         seconds.append((time.perf_counter() - began) / sweeps)
 
-    (state,), blocks = chain.states, data[0].blocks
+    (state,), blocks = chain.states, data[0].batches
     values, z = {name: value for name, value in state.z.items() if name != "z"}, state.z["z"]
-    told = jax.jit(lambda key, data, values: given(key, reading, *data, values, True))
-    shards = jax.jit(lambda between, told, z, blocks: sweep_shards(reading, True, True, told, z, blocks, between))
+    told = jax.jit(lambda key, data, values: given(key, graph, *data, values, True))
+    shards = jax.jit(lambda between, told, z, blocks: sweep_shards(graph, True, True, told, z, blocks, between))
     tables = jax.jit(lambda swept, blocks: assembled(swept, blocks, True, corpus.num_terms))
 
     def step(key, z):
@@ -129,7 +129,7 @@ def part_topiczoo_speed(folder, sweeps):
         alone.append((time.perf_counter() - began) / sweeps)
     return {
         "seconds an iteration": min(seconds), "seconds a sweep": min(alone), "seconds to the first sweep": first,
-        "padding": data[0].blocks.padding,
+        "padding": data[0].batches.padding,
     }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Layouts of a corpus for engines: what a story may read, distinct pairs, and blocks of tokens.
+"""Layouts of a corpus for engines: what a story may read, distinct pairs, and batches of tokens.
 
 All are JAX pytrees, so that an engine passes them to compiled code as arguments and never as constants.
 """
@@ -15,9 +15,9 @@ import pandas as pd
 
 from .corpus import Corpus
 
-WIDTH = 64  # documents of a block: 64 x 50 topics of float32 stay in a core's first cache
+WIDTH = 64  # documents of a batch: 64 x 50 topics of float32 stay in a core's first cache
 SHARDS = 8  # parts of a corpus that threads share out: so many on any machine, so that results are the same on all
-LEAST_SHARED = 50_000  # places: fewer are not worth the threads
+LEAST_SHARED = 50_000  # positions: fewer are not worth the threads
 LONG, LONGER = 4096, 8  # tokens of a document that is laid out alone, and how many times those of nearly all others
 WIDTH_OF_ACCELERATORS = 4096  # they would rather have many documents side by side than few steps
 
@@ -42,37 +42,37 @@ class Pairs(NamedTuple):
 class LongDocuments(NamedTuple):
     """Documents much longer than others, one after the other, the tokens of a document side by side.
 
-    In a block each would make all others as deep as itself. Token n of document ``rows[i]`` is
+    In a batch each would make all others as deep as itself. Token n of document ``rows[i]`` is
     ``terms[start[i] + n // width, n % width]``.
     """
 
-    terms: jax.Array  # [places, width] int32; num_terms where there is no token
-    start: jax.Array  # [long documents] first place
-    depth: jax.Array  # [long documents] number of places
+    terms: jax.Array  # [positions, width] int32; num_terms where there is no token
+    start: jax.Array  # [long documents] first position
+    depth: jax.Array  # [long documents] number of positions
     rows: jax.Array  # [long documents]
     lengths: jax.Array  # [long documents]
 
 
-class Blocks(NamedTuple):
-    """Documents sorted by length, side by side in blocks of equal width; each block as deep as its longest.
+class PaddedBatches(NamedTuple):
+    """Documents sorted by length, side by side in batches of equal width; each batch as deep as its longest.
 
     ``terms[s, start[s, b] + n, lane]`` is the n-th token of document ``rows[s, b, lane]``, for n below ``lengths[s, b,
-    lane]``. The blocks are dealt to shards s of equal shape, which threads share out, so that one compiled loop serves
-    all blocks whatever their depth; padding stays small because neighbours are alike. The layout follows from the corpus
+    lane]``. The batches are dealt to shards s of equal shape, which threads share out, so that one compiled loop serves
+    all batches whatever their depth; padding stays small because neighbours are alike. The layout follows from the corpus
     alone, never from the machine.
     """
 
-    terms: jax.Array  # [shards, places, width] int32; num_terms where there is no token
-    start: jax.Array  # [shards, blocks] first place of a block
-    depth: jax.Array  # [shards, blocks] number of its places
-    rows: jax.Array  # [shards, blocks, width] document of a lane (0 where there is none)
-    lengths: jax.Array  # [shards, blocks, width] tokens of that document (0 where there is none)
+    terms: jax.Array  # [shards, positions, width] int32; num_terms where there is no token
+    start: jax.Array  # [shards, batches] first position of a batch
+    depth: jax.Array  # [shards, batches] number of its positions
+    rows: jax.Array  # [shards, batches, width] document of a lane (0 where there is none)
+    lengths: jax.Array  # [shards, batches, width] tokens of that document (0 where there is none)
     lane: jax.Array  # [documents] position of a document in the flattened lanes
-    long: LongDocuments | None = None  # documents that have no tokens in the blocks
+    long: LongDocuments | None = None  # documents that have no tokens in the batches
 
     def of_tokens(self, topics: Any, long_topics: Any = None) -> np.ndarray:
-        """What stands in the places of every token, in the order of ``Corpus.tokens``."""
-        found = np.asarray(topics)[self.places()]
+        """What stands in the positions of every token, in the order of ``Corpus.tokens``."""
+        found = np.asarray(topics)[self.positions()]
         if self.long is None:
             return found
         lengths = np.asarray(self.lengths).reshape(-1)[np.asarray(self.lane)]
@@ -83,17 +83,17 @@ class Blocks(NamedTuple):
             parts[row] = flat[first * width : first * width + length]
         return np.concatenate(parts)
 
-    def places(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Where every token of the blocks stands, in the order of ``Corpus.tokens``: shard, place, lane."""
-        shard, block, lane = np.unravel_index(np.asarray(self.lane), self.lengths.shape)
-        lengths = np.asarray(self.lengths)[shard, block, lane]
-        first = np.asarray(self.start)[shard, block]
+    def positions(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Where every token of the batches stands, in the order of ``Corpus.tokens``: shard, position, lane."""
+        shard, batch, lane = np.unravel_index(np.asarray(self.lane), self.lengths.shape)
+        lengths = np.asarray(self.lengths)[shard, batch, lane]
+        first = np.asarray(self.start)[shard, batch]
         position = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         return np.repeat(shard, lengths), np.repeat(first, lengths) + position, np.repeat(lane, lengths)
 
     @property
     def padding(self) -> float:
-        """Stored places a token: 1 is perfect."""
+        """Stored positions a token: 1 is perfect."""
         return float(self.terms.size / max(np.asarray(self.lengths).sum(), 1))
 
 
@@ -105,7 +105,7 @@ class Documents:
     lengths: jax.Array  # [D] float32
     covariates: dict[str, jax.Array]  # each [D]
     pairs: Pairs | None = None
-    blocks: Blocks | None = None
+    batches: PaddedBatches | None = None
     token_document: jax.Array | None = None
     token_term: jax.Array | None = None
     num_terms: int = field(default=0, metadata={"static": True})
@@ -123,23 +123,23 @@ class Documents:
         return self.token_document, self.token_term
 
     def take(self, rows: jax.Array) -> Documents:
-        """The same documents in other places, without their words: for evaluating responses inside a sweep."""
+        """The same documents in other positions, without their words: for evaluating responses inside a sweep."""
         covariates = {name: column[rows] for name, column in self.covariates.items()}
         return replace(
             self, lengths=self.lengths[rows], covariates=covariates,
-            pairs=None, blocks=None, token_document=None, token_term=None,
+            pairs=None, batches=None, token_document=None, token_term=None,
         )  # fmt: skip
 
 
-def documents(corpus: Corpus, *, pairs: bool = False, tokens: bool = False, blocks: bool = False) -> Documents:
+def documents(corpus: Corpus, *, pairs: bool = False, tokens: bool = False, batches: bool = False) -> Documents:
     """The numbers of a corpus as a pytree, with the layouts asked for."""
     layout: dict[str, Any] = {}
     if pairs:
         layout["pairs"] = distinct_pairs(corpus)
     if tokens:
         layout["token_document"], layout["token_term"] = map(jnp.asarray, corpus.tokens())
-    if blocks:
-        layout["blocks"] = token_blocks(corpus, long=True)
+    if batches:
+        layout["batches"] = token_batches(corpus, long=True)
     return Documents(
         lengths=jnp.asarray(corpus.lengths, jnp.float32),
         covariates=_numeric(corpus.covariates),
@@ -170,11 +170,11 @@ def distinct_pairs(corpus: Corpus) -> Pairs:
     )
 
 
-def token_blocks(corpus: Corpus, shards: int | None = None, *, long: bool = False) -> Blocks:
+def token_batches(corpus: Corpus, shards: int | None = None, *, long: bool = False) -> PaddedBatches:
     """Blocks of documents of like length, the longest first, each dealt to the shard that has least to do so far.
 
-    With ``long`` documents that are much longer than others are laid out beside the blocks, on a host: it has no time for
-    places without a token.
+    With ``long`` documents that are much longer than others are laid out beside the batches, on a host: it has no time for
+    positions without a token.
     """
     lengths, alone = corpus.lengths, np.zeros(corpus.num_documents, bool)
     if long and jax.default_backend() == "cpu":
@@ -186,11 +186,11 @@ def token_blocks(corpus: Corpus, shards: int | None = None, *, long: bool = Fals
     width = min(width, 2 ** int(np.ceil(np.log2(max(corpus.num_documents / shards, 1)))))
     order = np.full(-(-corpus.num_documents // width) * width, -1)
     order[: corpus.num_documents] = np.argsort(-lengths, kind="stable")
-    in_blocks = order.reshape(-1, width)
-    of_shard = _dealt(lengths[in_blocks[:, 0]], shards)
+    in_batches = order.reshape(-1, width)
+    of_shard = _dealt(lengths[in_batches[:, 0]], shards)
     rows = np.full((shards, max(map(len, of_shard)), width), -1)
-    for place, own in enumerate(of_shard):
-        rows[place, : len(own)] = in_blocks[own]
+    for position, own in enumerate(of_shard):
+        rows[position, : len(own)] = in_batches[own]
     inside = rows >= 0
     in_lane = np.where(inside, lengths[rows], 0)
     depth = in_lane.max(2)
@@ -198,13 +198,13 @@ def token_blocks(corpus: Corpus, shards: int | None = None, *, long: bool = Fals
 
     _, term = corpus.tokens()
     terms = np.full((shards, max(depth.sum(1).max(), 1), width), corpus.num_terms, np.int32)
-    shard, block, lane = np.nonzero(inside)
-    repeats = in_lane[shard, block, lane]
+    shard, batch, lane = np.nonzero(inside)
+    repeats = in_lane[shard, batch, lane]
     position = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
-    first = (np.cumsum(corpus.lengths) - corpus.lengths)[rows[shard, block, lane]]
+    first = (np.cumsum(corpus.lengths) - corpus.lengths)[rows[shard, batch, lane]]
     terms[
         np.repeat(shard, repeats),
-        np.repeat(start[shard, block], repeats) + position,
+        np.repeat(start[shard, batch], repeats) + position,
         np.repeat(lane, repeats),
     ] = term[np.repeat(first, repeats) + position]
 
@@ -212,7 +212,7 @@ def token_blocks(corpus: Corpus, shards: int | None = None, *, long: bool = Fals
     lane_of[rows[inside]] = np.flatnonzero(inside)
     arrays: Any = terms, start, depth, np.where(inside, rows, 0), in_lane, lane_of
     apart = _long_documents(corpus, np.flatnonzero(alone)) if alone.any() else None
-    return Blocks(*jax.tree.map(lambda array: jnp.asarray(array, jnp.int32), arrays))._replace(long=apart)
+    return PaddedBatches(*jax.tree.map(lambda array: jnp.asarray(array, jnp.int32), arrays))._replace(long=apart)
 
 
 def _long_documents(corpus: Corpus, rows: np.ndarray) -> LongDocuments:
@@ -227,13 +227,13 @@ def _long_documents(corpus: Corpus, rows: np.ndarray) -> LongDocuments:
 
 
 def _dealt(depths: np.ndarray, shards: int) -> list[list[int]]:
-    """For each shard its blocks. A thread takes neighbouring shards: of equal ones the first are those of different threads,
+    """For each shard its batches. A thread takes neighbouring shards: of equal ones the first are of different threads,
     however many threads there are."""
     turn = sorted(range(shards), key=lambda shard: f"{shard:b}".zfill(shards.bit_length() - 1)[::-1])
     given = np.zeros(shards, int)
     own: list[list[int]] = [[] for _ in range(shards)]
-    for block, depth in enumerate(depths.tolist()):
+    for batch, depth in enumerate(depths.tolist()):
         shard = min(turn, key=given.__getitem__)
-        own[shard].append(block)
+        own[shard].append(batch)
         given[shard] += depth
     return own

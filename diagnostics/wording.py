@@ -134,7 +134,7 @@ def _longer(
     times = max(ess, default=2.0 if unmixed else 0.0)
     if times > MOST_TIMES:
         told.append(
-            f"Effective draws are {times:.0f} times too few, which length alone will hardly mend: give a longer num_warmup "
+            f"Effective draws are {times:.0f} times too few, which length alone will hardly fix: give a longer num_warmup "
             "first, and look at the traces in the report."
         )
     elif times:

@@ -33,7 +33,7 @@ from .marginal.svi_engine import NODES as SVI_NODES
 from .marginal.svi_engine import learning_rates
 from .mcmc.engine import choose_blocks
 from .story.assignments import count
-from .story.graph import Reading
+from .story.graph import StoryGraph
 from .story.tracing import Story, run, traced
 
 ENGINES = ("gibbs", "nuts", "svi")
@@ -75,24 +75,24 @@ class Trials:
         self.lengths, self.num_terms = corpus.lengths, corpus.num_terms
         self.num_tokens = int(self.lengths.sum())
         self.document = np.repeat(np.arange(len(corpus)), self.lengths).astype(np.int32)
-        self.layout = documents(corpus, blocks=True)
-        assert self.layout.blocks is not None
-        self.places = self.layout.blocks.places()
+        self.layout = documents(corpus, batches=True)
+        assert self.layout.batches is not None
+        self.places = self.layout.batches.positions()
         self.responses = self._find_responses(corpus)
         first = jax.jit(self.simulate)(jax.random.key(0))
         y = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), first.y)
-        self.reading = Reading(self.story, self.corpus(first.terms, corpus), y)
+        self.graph = StoryGraph(self.story, self.corpus(first.terms, corpus), y)
         self.dims = self.story.dims
         if engine == "gibbs":
-            self.kernel: Any = choose_blocks(self.reading, collapse=collapse).kernel()
+            self.kernel: Any = choose_blocks(self.graph, collapse=collapse).kernel()
         elif engine == "nuts":
             # short trees: chains run side by side wait for the longest
             self.kernel = NUTS(
-                Marginal(self.reading, nodes=NODES, average="density"), step_size=step_size,
+                Marginal(self.graph, nodes=NODES, average="density"), step_size=step_size,
                 find_heuristic_step_size=False, target_accept_prob=0.9, max_tree_depth=6,
             )  # fmt: skip
         else:
-            self.kernel = _Approximation(self.reading, num_steps)
+            self.kernel = _Approximation(self.graph, num_steps)
 
     def corpus(self, terms: Any, like: Corpus) -> Corpus:
         """Simulated words as a Corpus."""
@@ -104,8 +104,8 @@ class Trials:
     def _find_responses(self, corpus: Corpus) -> list[str]:
         if not self.story.takes_y:
             return []
-        reading = Reading(Story(self.story.function, self.story.arguments), corpus, predicting=True)
-        found = [name for name in reading.latent if name in reading.below and reading.children([name]) == {name}]
+        graph = StoryGraph(Story(self.story.function, self.story.arguments), corpus, predicting=True)
+        found = [name for name in graph.latent if name in graph.response_sites and graph.children([name]) == {name}]
         if not found:
             raise ValueError(
                 f"The story {self.story.name!r} takes y but no site that reads zbar could be its response."
@@ -114,12 +114,12 @@ class Trials:
 
     def documents(self, terms: jax.Array) -> Documents:
         """Simulated words laid out for every engine."""
-        blocks = self.layout.blocks
-        assert blocks is not None
-        laid = jnp.full(blocks.terms.shape, self.num_terms, jnp.int32).at[self.places].set(terms)
+        batches = self.layout.batches
+        assert batches is not None
+        laid = jnp.full(batches.terms.shape, self.num_terms, jnp.int32).at[self.places].set(terms)
         document = jnp.asarray(self.document)
         return replace(
-            self.layout, blocks=blocks._replace(terms=laid), token_document=document, token_term=terms,
+            self.layout, batches=batches._replace(terms=laid), token_document=document, token_term=terms,
             pairs=Pairs(document, terms, jnp.ones(self.num_tokens)),
         )  # fmt: skip
 
@@ -151,25 +151,25 @@ class Trials:
         """The latent values of a state; topics of words as one number a token."""
         data = self.documents(simulated.terms), simulated.y
         values = dict(self.kernel.get_constrain_fn(data, {})(state.z))
-        if self.engine == "gibbs" and self.reading.has_words:
+        if self.engine == "gibbs" and self.graph.has_words:
             values["z"] = values["z"].topics[self.places]
         return values
 
     def _params(self, values: dict[str, jax.Array], corpus: Documents) -> dict[str, Any]:
         """Values as the kernel takes them: unconstrained for NUTS, topics with their counts."""
-        by_nuts = set(self.reading.latent) if self.engine == "nuts" else set(self._nuts_sites())
+        by_nuts = set(self.graph.latent) if self.engine == "nuts" else set(self._nuts_sites())
         params: dict[str, Any] = {}
         for name, value in values.items():
-            if name == "z" and self.reading.has_words:
+            if name == "z" and self.graph.has_words:
                 if self.engine == "gibbs":
-                    blocks = corpus.blocks
-                    assert blocks is not None
-                    topics = jnp.zeros(blocks.terms.shape, jnp.int32).at[self.places].set(value)
-                    params["z"] = count(topics, blocks, self.reading.num_topics, self.num_terms)
+                    batches = corpus.batches
+                    assert batches is not None
+                    topics = jnp.zeros(batches.terms.shape, jnp.int32).at[self.places].set(value)
+                    params["z"] = count(topics, batches, self.graph.num_topics, self.num_terms)
             elif name not in by_nuts:
                 params[name] = value
-            elif not self.reading.latent[name].discrete:
-                params[name] = biject_to(self.reading.latent[name].fn.support).inv(value)
+            elif not self.graph.latent[name].discrete:
+                params[name] = biject_to(self.graph.latent[name].fn.support).inv(value)
         return params
 
     def _nuts_sites(self) -> list[str]:
@@ -202,13 +202,13 @@ class _Drawn(NamedTuple):
 class _Approximation:
     """SVI in the shape of a kernel: ``init`` fits the guide, ``sample`` draws from it."""
 
-    def __init__(self, reading: Reading, num_steps: int, learning_rate: float = 0.05) -> None:
+    def __init__(self, graph: StoryGraph, num_steps: int, learning_rate: float = 0.05) -> None:
         model, self.guide, self.num_steps = (
-            Marginal(reading, nodes=SVI_NODES, average="log"),
-            Guide(reading, "mean_field", 0),
+            Marginal(graph, nodes=SVI_NODES, average="log"),
+            Guide(graph, "mean_field", 0),
             num_steps,
         )
-        self.rows = jnp.arange(len(reading.corpus))
+        self.rows = jnp.arange(len(graph.corpus))
         self.svi = SVI(
             model, lambda documents, y: self.guide(documents, y, self.rows, 1.0),
             Adam(learning_rates(learning_rate, num_steps)), TraceMeanField_ELBO(),

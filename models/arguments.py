@@ -1,4 +1,4 @@
-"""What stories refuse, each with one sentence that names the argument, the value and the mend."""
+"""What stories refuse, each with one sentence that names the argument, the value and the fix."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class BadArgument(ValueError):
     """An argument that a story cannot work with; engines pass the sentence on as it stands."""
 
 
-def check_positive(mend="give a positive number", **values):
+def check_positive(fix="give a positive number", **values):
     """Numbers among the values, if they are numbers, lie above 0 and are finite."""
     for name, value in values.items():
         if isinstance(value, int | float) and not 0 < value < float("inf"):
-            raise BadArgument(f"{name} is {value!r}; {mend}.")
+            raise BadArgument(f"{name} is {value!r}; {fix}.")
 
 
 def check_choice(name, value, known, or_a=""):
@@ -74,8 +74,8 @@ def _check_outputs(y, response, outputs):
         return
     columns = jnp.shape(y)[1:]
     if response == "normal" and columns != (() if outputs is None else (outputs,)):
-        mend = f"give outputs={columns[0]}" if columns else "leave outputs out"
-        raise BadArgument(f"y has {columns[0] if columns else 'no'} columns and outputs is {outputs}; {mend}.")
+        fix = f"give outputs={columns[0]}" if columns else "leave outputs out"
+        raise BadArgument(f"y has {columns[0] if columns else 'no'} columns and outputs is {outputs}; {fix}.")
     if response != "normal" and columns:
         raise BadArgument(f"y has {columns[0]} columns for the response {response!r}; give one number a document.")
 

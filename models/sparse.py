@@ -97,5 +97,5 @@ def _check(y, response, outputs, prior, **scales):
     check_positive("give a positive number, or leave it out", **scales)
     columns = None if y is None else jnp.shape(y)[1:]
     if columns is not None and columns != (() if outputs is None else (outputs,)):
-        mend = f"give outputs={columns[0]}" if columns else "leave outputs out"
-        raise BadArgument(f"y has {columns[0] if columns else 'no'} columns and outputs is {outputs}; {mend}.")
+        fix = f"give outputs={columns[0]}" if columns else "leave outputs out"
+        raise BadArgument(f"y has {columns[0] if columns else 'no'} columns and outputs is {outputs}; {fix}.")

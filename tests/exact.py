@@ -42,25 +42,25 @@ class Exact:
     """A story on a corpus so small that every assignment of topics can be written down."""
 
     def __init__(self, story, corpus, y=None, **arguments):
-        self.reading = reading = read(story, corpus, y, arguments)
+        self.graph = graph = read(story, corpus, y, arguments)
         self.corpus = documents(corpus, tokens=True, pairs=True)
-        self.y = jax.tree.map(jnp.asarray, reading.y)
-        num_topics = reading.num_topics if reading.has_words else arguments["num_topics"]
-        length = corpus.num_tokens if reading.has_words else len(corpus)
+        self.y = jax.tree.map(jnp.asarray, graph.y)
+        num_topics = graph.num_topics if graph.has_words else arguments["num_topics"]
+        length = corpus.num_tokens if graph.has_words else len(corpus)
         self.every_z = jnp.asarray(list(itertools.product(range(num_topics), repeat=length)), jnp.int32)
-        self.parts = ["z", "w", *reading.below]
-        self.sites = [name for name in reading.latent if name != "z"]
+        self.parts = ["z", "w", *graph.response_sites]
+        self.sites = [name for name in graph.latent if name != "z"]
 
     def story(self):
         """The story without what the sum below accounts for."""
         with _WithoutWords(self.parts):
-            self.reading.story(self.corpus, self.y)
+            self.graph.story(self.corpus, self.y)
 
     def log_likelihood(self, values):
         """log sum over z of p(z, w, and all below | the continuous sites)."""
 
         def one(z):
-            return total(run(self.reading.story, self.corpus, self.y, {**values, "z": z}), self.parts)
+            return total(run(self.graph.story, self.corpus, self.y, {**values, "z": z}), self.parts)
 
         return jax.nn.logsumexp(jax.vmap(one)(self.every_z))
 
@@ -89,7 +89,7 @@ class Exact:
                     self.story()
                 values = {name: trace[name]["value"] for name in self.sites}
                 weight = self.log_likelihood(values)
-                observed = [name for name in self.reading.observed if name not in self.parts]
+                observed = [name for name in self.graph.observed if name not in self.parts]
                 if observed:
                     weight = weight + total(trace, observed)
                 for name in set(self.sites) & set(self.parts):

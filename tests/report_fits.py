@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 from topiczoo import models
 from topiczoo.corpora import Corpus
 from topiczoo.inference import Fit
-from topiczoo.inference.story.graph import Reading
+from topiczoo.inference.story.graph import StoryGraph
 from topiczoo.inference.story.tracing import Story
 from topiczoo.models import draw_words
 
@@ -58,7 +58,7 @@ def simulated(
         y = (theta @ eta + 0.2 * rng.normal(size=num_documents)).astype(np.float32)
         y[-1] = np.nan
     bound = Story(story, {"num_topics": num_topics, **arguments})
-    Reading(bound, corpus, y)  # notes the sites' axes in the story
+    StoryGraph(bound, corpus, y)  # notes the sites' axes in the story
 
     chains = []
     for chain in range(num_chains):

@@ -24,9 +24,9 @@ from topiczoo.inference.kernels.additive import (
     JeffreysPenalty,
     LaplacePenalty,
     NormalPenalty,
-    climb,
     direction,
     first_deviation,
+    newton,
 )
 from topiczoo.inference.story.graph import read
 from topiczoo.models import NormalJeffreys, background, draw_words, sage_nb, sage_topics, share_of_zeros
@@ -92,7 +92,7 @@ def test_newton_ends_at_the_optimum_that_scipy_finds():
         (LaplacePenalty(jnp.float32(0.5)), lambda x, k: np.sqrt(x**2 + WIDTH**2).sum() / 0.5),
     )
     for penalty, cost in penalties:
-        found = climb(
+        found = newton(
             jnp.asarray(first, jnp.float32), jnp.asarray(counts, jnp.float32), jnp.asarray(rest), penalty, 300
         )
         for k in range(2):
@@ -125,10 +125,10 @@ def test_what_a_step_adds_to_the_log_prior():
 def test_steps_end_when_they_gain_too_little_or_are_enough():
     counts, rest, first = small_problem()
     parts = [jnp.asarray(part, jnp.float32) for part in (first, counts, rest)]
-    assert climb(*parts, NormalPenalty(1.0), 3, 0.0).steps == 3
-    lazy = climb(*parts, NormalPenalty(1.0), 50, 1e3)
+    assert newton(*parts, NormalPenalty(1.0), 3, 0.0).steps == 3
+    lazy = newton(*parts, NormalPenalty(1.0), 50, 1e3)
     assert lazy.steps == 1 and not lazy.moving.any()
-    found = climb(*parts, NormalPenalty(1.0), 50, 1e-6)
+    found = newton(*parts, NormalPenalty(1.0), 50, 1e-6)
     assert found.steps < 20
     beta = softmax(rest + np.asarray(found.deviation, float), axis=1)
     np.testing.assert_allclose(counts - counts.sum(1, keepdims=True) * beta, found.deviation, atol=0.02)
@@ -192,7 +192,7 @@ def test_the_objective_never_falls(penalty):
     values = [objective(deviation)]
     for _ in range(40):
         parts = (jnp.asarray(part, jnp.float32) for part in (deviation, counts, rest))
-        deviation = np.asarray(climb(*parts, penalty, 1).deviation, float)
+        deviation = np.asarray(newton(*parts, penalty, 1).deviation, float)
         values.append(objective(deviation))
     assert (np.diff(values, axis=0) > -1e-6 * np.abs(values[0])).all()
     assert (values[-1] > values[0] + 1).all()
@@ -375,7 +375,7 @@ def story(corpus, *, make, prior=None, num_topics=2):
 
 def test_an_edited_story_is_recognised_by_what_it_computes(monkeypatch):
     """A constant added to all terms changes nothing; twice the deviation, or another prior, is another model."""
-    monkeypatch.setattr(expectations, "unserved", lambda reading, engines, why: ValueError(why))
+    monkeypatch.setattr(expectations, "unserved", lambda graph, engines, why: ValueError(why))
 
     def site_of(**arguments):
         return additive_topics(read(story, CORPUS[:30], None, arguments), Settings())

@@ -67,14 +67,14 @@ def off_centre(shape, nu):
 @pytest.mark.parametrize("name", ["logit", "softmax", "several probit"])
 def test_coefficients_above_words_keep_their_exact_law(name):
     story, settings, prior, shape, predictor, likelihood, y = of_words(name)
-    reading = read(story, WORDS, np.array(y, float), settings)
-    block = AugmentedBlock(None, reading, ["eta"])
+    graph = read(story, WORDS, np.array(y, float), settings)
+    block = AugmentedBlock(None, graph, ["eta"])
     assert block.direct == (name != "several probit")
     exact = {"eta": exact_draws(prior, shape, predictor, likelihood, np.array(y, float))}
-    data = documents(WORDS, blocks=True)
-    topics = jnp.zeros(data.blocks.terms.shape, jnp.int32).at[data.blocks.places()].set(TOPICS)
-    values = {"z": count(topics, data.blocks, 2, 2), "beta": jnp.full((2, 2), 0.5), "theta": jnp.full((6, 2), 0.5)}
-    assert_same_law(after_a_step(block, data, jnp.asarray(reading.y), values, exact), exact)
+    data = documents(WORDS, batches=True)
+    topics = jnp.zeros(data.batches.terms.shape, jnp.int32).at[data.batches.positions()].set(TOPICS)
+    values = {"z": count(topics, data.batches, 2, 2), "beta": jnp.full((2, 2), 0.5), "theta": jnp.full((6, 2), 0.5)}
+    assert_same_law(after_a_step(block, data, jnp.asarray(graph.y), values, exact), exact)
 
 
 def test_a_wrong_augmentation_is_not_used(monkeypatch):
@@ -84,8 +84,8 @@ def test_a_wrong_augmentation_is_not_used(monkeypatch):
 
     monkeypatch.setitem(AUGMENTED, dist.BernoulliLogits, TwiceThePrecision())
     y = np.array([1, 0, 0, 1, 1, 0.0])
-    reading = read(slda_glm, WORDS, y, {"response": "logit", "num_topics": 2})
-    assert not AugmentedBlock.recognise(reading, ["eta"], few(reading))
+    graph = read(slda_glm, WORDS, y, {"response": "logit", "num_topics": 2})
+    assert not AugmentedBlock.recognise(graph, ["eta"], few(graph))
 
 
 @pytest.mark.parametrize("value", [0.0, 1e-30, 1e30])
@@ -129,8 +129,8 @@ def test_forms_without_an_augmentation_are_refused():
             with numpyro.handlers.scale(scale=2.0):
                 numpyro.sample("four", dist.StudentT(3.0, weighed, 1.0), obs=y)
 
-    reading = read(odd, WORDS, np.array([0.3, -0.2, 1.0, 0.5, -1.0, 0.1]), {})
-    small = few(reading)
+    graph = read(odd, WORDS, np.array([0.3, -0.2, 1.0, 0.5, -1.0, 0.1]), {})
+    small = few(graph)
     for refused in (["effect"], ["wide", "level"], ["mixed"], ["heavy"], ["level"], ["weighed"], ["bare"]):
-        assert not AugmentedBlock.recognise(reading, refused, small), refused
-    assert AugmentedBlock.recognise(reading, ["wide"], small) and AugmentedBlock.recognise(reading, ["good"], small)
+        assert not AugmentedBlock.recognise(graph, refused, small), refused
+    assert AugmentedBlock.recognise(graph, ["wide"], small) and AugmentedBlock.recognise(graph, ["good"], small)

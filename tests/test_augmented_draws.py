@@ -175,8 +175,8 @@ def assert_same_law(found, start):
 @pytest.mark.parametrize(("families", "columns"), [(PLAIN, ()), (CLASSES, (3,))], ids=["numbers", "classes"])
 def test_every_family_keeps_its_exact_law(families, columns):
     responses = {name: np.array(family[-1], float) for name, family in families.items()}
-    reading = read(side_by_side(families, *columns), BARE, responses, {})
-    block = AugmentedBlock(None, reading, [f"eta_{name}" for name in families])
+    graph = read(side_by_side(families, *columns), BARE, responses, {})
+    block = AugmentedBlock(None, graph, [f"eta_{name}" for name in families])
     design, exact = DESIGN[:, 1:] if columns else DESIGN, {}
     for place, (name, (_, prior, _, likelihood, y)) in enumerate(families.items()):
         y = np.where(SEEN, y, np.nan) if place == 0 else np.array(y)
@@ -184,7 +184,7 @@ def test_every_family_keeps_its_exact_law(families, columns):
         exact[f"eta_{name}"] = exact_draws(
             prior, shape, lambda eta: np.einsum("dk,nk...->nd...", design, eta), likelihood, y
         )
-    y = jax.tree.map(jnp.asarray, reading.y)
+    y = jax.tree.map(jnp.asarray, graph.y)
     assert_same_law(after_a_step(block, documents(BARE), y, {}, exact), exact)
 
 
@@ -237,9 +237,9 @@ def test_no_key_is_used_twice():
     """Auxiliary variables of every family, of every class, and the coefficients: each has a key of its own."""
     families = {name: CLASSES[name] for name in ("softmax", "laplace")}
     responses = {name: np.array(family[-1], float) for name, family in families.items()}
-    reading = read(side_by_side(families, 3), BARE, responses, {})
-    block = AugmentedBlock(None, reading, [f"eta_{name}" for name in families])
+    graph = read(side_by_side(families, 3), BARE, responses, {})
+    block = AugmentedBlock(None, graph, [f"eta_{name}" for name in families])
     values = {site: jnp.zeros((1, 3)) for site in block.sites}
     with jax.debug_key_reuse(True):
-        found = jax.jit(block.draw)(jax.random.key(0), values, documents(BARE), jax.tree.map(jnp.asarray, reading.y))[0]
+        found = jax.jit(block.draw)(jax.random.key(0), values, documents(BARE), jax.tree.map(jnp.asarray, graph.y))[0]
     assert all((value != 0).all() for value in found.values())

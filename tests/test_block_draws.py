@@ -70,10 +70,10 @@ def scales_plan():
 @pytest.fixture(scope="module")
 def drawn(scales_plan):
     """Many draws of every block but the topics', all from the same values, and the means that blocks average."""
-    data = documents(CORPUS, blocks=True)
-    topics = jnp.zeros(data.blocks.terms.shape, jnp.int32).at[data.blocks.places()].set(TOPICS)
+    data = documents(CORPUS, batches=True)
+    topics = jnp.zeros(data.batches.terms.shape, jnp.int32).at[data.batches.positions()].set(TOPICS)
     values = {name: jnp.asarray(value, jnp.float32) for name, value in HERE.items()}
-    values["z"] = count(topics, data.blocks, 2, 3)
+    values["z"] = count(topics, data.batches, 2, 3)
     blocks = [block for block in scales_plan.blocks if "z" not in block.sites and "effect" not in block.sites]
 
     @jax.jit
@@ -217,7 +217,7 @@ def test_classes_of_documents_are_drawn_from_their_weights(clusters_plan):
         one = jax.vmap(
             lambda key: {site: block.draw(key, values, data, PLACES)[0][site] for site, block in blocks.items()}
         )
-        return one(keys), blocks["c"].watch(values, values, data, PLACES)
+        return one(keys), blocks["c"].record(values, values, data, PLACES)
 
     draws, seen = jax.tree.map(lambda value: np.asarray(value, float), draw(jax.random.split(jax.random.key(1), DRAWS)))
     number = np.nan_to_num(stats.norm.logpdf(PLACES[:, None], AT["centre"], 0.7))

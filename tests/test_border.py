@@ -1,4 +1,4 @@
-"""Bad input ends in one sentence that names the argument, the value and the mend."""
+"""Bad input ends in one sentence that names the argument, the value and the fix."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ CASES = {
     ),
     "story that fails": (
         lambda corpus: missing(corpus), CORPUS, None, {},  # noqa: F821
-        ValueError, "does not run at line .*NameError: name 'missing' is not defined.*; mend that line",
+        ValueError, "does not run at line .*NameError: name 'missing' is not defined.*; fix that line",
     ),
     "topics beyond memory": (
         models.lda, CORPUS, None, {"num_topics": 10**9},
@@ -229,7 +229,7 @@ def test_numbers_are_checked_at_their_ends():
 
 
 @pytest.mark.parametrize(
-    ("engine", "argument", "value", "mend"),
+    ("engine", "argument", "value", "fix"),
     [
         ("nuts", "target_accept_prob", 2, "a number between 0 and 1"),
         ("nuts", "max_tree_depth", 0, "a whole number of at least 1"),
@@ -239,8 +239,8 @@ def test_numbers_are_checked_at_their_ends():
         ("vem", "num_iterations", "many", "a whole number of at least 1"),
     ],
 )
-def test_engines_check_their_own_arguments(engine, argument, value, mend):
-    with pytest.raises(ValueError, match=f"^{argument} is {value!r}; give {mend}.$"):
+def test_engines_check_their_own_arguments(engine, argument, value, fix):
+    with pytest.raises(ValueError, match=f"^{argument} is {value!r}; give {fix}.$"):
         getattr(inference, engine)(models.lda, CORPUS, **{argument: value})
 
 
@@ -292,8 +292,8 @@ def test_an_engine_names_only_engines_that_take_the_story(case):
 
 
 def test_the_engine_that_was_named_serves_the_story():
-    reading = read(time_slices, CORPUS, None, {})
-    assert engines_that_take(reading) == ["nuts", "svi"]
+    graph = read(time_slices, CORPUS, None, {})
+    assert engines_that_take(graph) == ["nuts", "svi"]
 
 
 @pytest.mark.slow

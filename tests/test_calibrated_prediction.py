@@ -210,7 +210,7 @@ def test_fitted_documents_give_a_temperature_that_is_raised(monkeypatch, losses,
         return {"mood": class_prediction(right, losses=losses)}
 
     monkeypatch.setattr(predicting, "predicted", answer)
-    monkeypatch.setattr("topiczoo.inference.predictive.fold_in.Folding", lambda fit, corpus: corpus)
+    monkeypatch.setattr("topiczoo.inference.predictive.fold_in.FoldIn", lambda fit, corpus: corpus)
     found = from_fitted(fit, "mood", "plug-in")
     ((rows, rule),) = asked
     assert rule == "plug-in" and len(set(rows)) == len(rows) == 500 and rows.min() > 9

@@ -118,13 +118,13 @@ def test_right_and_wrong_engines_are_told_apart(monkeypatch, scale, shift):
 
 
 def wrong_exponent(monkeypatch):
-    right = sweep.BlockSweep.response
-    monkeypatch.setattr(sweep.BlockSweep, "response", lambda self, lanes: 2 * right(self, lanes))
+    right = sweep.BatchSweep.response
+    monkeypatch.setattr(sweep.BatchSweep, "response", lambda self, lanes: 2 * right(self, lanes))
 
 
 def forgotten_decrement(monkeypatch):
-    right = sweep.BlockSweep.move
-    monkeypatch.setattr(sweep.BlockSweep, "move", lambda self, lanes, topic, step: right(self, lanes, topic, abs(step)))
+    right = sweep.BatchSweep.move
+    monkeypatch.setattr(sweep.BatchSweep, "move", lambda self, lanes, topic, step: right(self, lanes, topic, abs(step)))
 
 
 @pytest.mark.slow
@@ -143,7 +143,7 @@ class PrintedOrder(Block):
     """Topics without the auxiliary variables of a probit response, then eta given those of the former topics."""
 
     def __init__(self, eta, topics):
-        super().__init__(None, eta.reading, [*topics.sites, *eta.sites])
+        super().__init__(None, eta.graph, [*topics.sites, *eta.sites])
         self.eta, self.topics = eta, topics
 
     def draw(self, key, values, corpus, y):
@@ -159,8 +159,8 @@ def test_coefficients_from_an_auxiliary_variable_older_than_the_topics_are_caugh
     """The order in which the paper on sparse supervised topics prints its sampler."""
     right = trials.choose_blocks
 
-    def wrong(reading, **options):
-        plan = right(reading, **options)
+    def wrong(graph, **options):
+        plan = right(graph, **options)
         eta = next(block for block in plan.blocks if isinstance(block, AugmentedBlock))
         rest = [block for block in plan.blocks[:-1] if block is not eta]
         plan.blocks = [*rest, PrintedOrder(eta, plan.blocks[-1])]
@@ -208,12 +208,12 @@ def test_simulated_corpora_have_the_law_of_the_story():
     assert known.standard_errors(residual, 0).max() < 5.5
     assert known.standard_errors(residual**2, known.SIGMA**2).max() < 5.5
     one = jax.tree.map(lambda leaf: leaf[0], many)
-    corpus, blocks = trials.corpus(one.terms, SHAPE), trials.documents(one.terms).blocks
+    corpus, batches = trials.corpus(one.terms, SHAPE), trials.documents(one.terms).batches
     assert (corpus.lengths == SHAPE.lengths).all() and corpus.num_terms == SHAPE.num_terms
     expected = np.zeros((len(SHAPE), 5), int)
     np.add.at(expected, (document, terms[0]), 1)
     np.testing.assert_array_equal(corpus.counts.toarray(), expected)
-    np.testing.assert_array_equal(blocks.of_tokens(blocks.terms), terms[0])
+    np.testing.assert_array_equal(batches.of_tokens(batches.terms), terms[0])
 
 
 def test_bad_input():

@@ -21,7 +21,7 @@ from topiczoo.diagnostics.followed import Followed, prediction_checks
 from topiczoo.diagnostics.wording import first_sentence
 from topiczoo.inference import Fit
 from topiczoo.inference.predictive.expected_responses import Expected
-from topiczoo.inference.story.graph import Reading
+from topiczoo.inference.story.graph import StoryGraph
 from topiczoo.inference.story.tracing import Story
 
 
@@ -234,7 +234,7 @@ def other_topics(num_draws=100, apart=0.0):
     counts = np.stack([rng.multinomial(60, np.repeat(row, 8) / 8) for row in share])
     y = (share @ [-1.0, 1.0] + 0.2 * rng.normal(size=40)).astype(np.float32)
     corpus, story = Corpus.from_counts(counts), Story(models.slda, {"num_topics": 4})
-    Reading(story, corpus, y)
+    StoryGraph(story, corpus, y)
     halves = np.kron(np.eye(4), np.ones(4)), np.kron(np.eye(2), np.tile(np.eye(2), 4))
     beta = np.stack([rng.dirichlet(100 * row + 0.5, num_draws) for half in halves for row in half])
     beta = beta.reshape(2, 4, num_draws, 16).swapaxes(1, 2)

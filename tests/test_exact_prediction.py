@@ -28,7 +28,7 @@ from topiczoo import inference, models
 from topiczoo.corpora import Corpus
 from topiczoo.diagnostics.predictive_scores import scores
 from topiczoo.inference.predictive.expected_responses import expected_responses
-from topiczoo.inference.predictive.fold_in import Folding
+from topiczoo.inference.predictive.fold_in import FoldIn
 from topiczoo.inference.predictive.selection import error
 from topiczoo.models import draw_words
 
@@ -231,10 +231,10 @@ def swept_law(law, p):
 @pytest.mark.parametrize("exact", [0, 1])
 def test_a_soft_sweep_has_the_law_of_its_steps(fit, exact):
     """Alone, and with an exact sweep behind it that must have random numbers of its own: 6400 copies each."""
-    folding, point = Folding(fit, CORPUS, chains=[0]), (0, 0)
+    fold, point = FoldIn(fit, CORPUS, chains=[0]), (0, 0)
     values = {name: jnp.asarray(draw[point]) for name, draw in DRAWS.items()}
-    centre = np.asarray(folding._centre(0))
-    counts = jax.jit(lambda key: folding.topics(folding.corpus, key, jnp.asarray(centre), values, exact).document_topic)
+    centre = np.asarray(fold._centre(0))
+    counts = jax.jit(lambda key: fold.topics(fold.corpus, key, jnp.asarray(centre), values, exact).document_topic)
     drawn = np.concatenate([counts(jax.random.key(seed)) for seed in range(16)])
     which, mean_beta = np.tile(WHICH, 16), DRAWS["beta"][0].astype(float).mean(0)
     for kind in (1, 3) if exact else range(len(KINDS)):
@@ -279,7 +279,7 @@ def test_running_means_of_an_engine_come_before_means_of_draws(fit):
     other = copy.copy(fit)
     other.means = {"beta": np.flip(DRAWS["beta"].mean(1), -1)}
     for chain in (0, 1):
-        found = Folding(other, CORPUS).means(chain)
+        found = FoldIn(other, CORPUS).means(chain)
         np.testing.assert_array_equal(found["beta"], other.means["beta"][chain])
         np.testing.assert_allclose(found["eta"], DRAWS["eta"][chain].mean(0), rtol=1e-6)
         np.testing.assert_allclose(found["sigma"], DRAWS["sigma"][chain].mean(), rtol=1e-6)
@@ -341,8 +341,8 @@ def test_scores_are_those_of_the_exact_predictive_law(fit, monkeypatch):
 
     The logarithm of a mean over 200 sweeps is known to 0.05 a document, and its mean over 1600 documents to far less.
     """
-    y, folded, run = np.array([0.5, -0.4, 1.0, 6.5]), [], Folding.run
-    monkeypatch.setattr(Folding, "run", lambda self, *given, **named: folded.append(1) or run(self, *given, **named))
+    y, folded, run = np.array([0.5, -0.4, 1.0, 6.5]), [], FoldIn.run
+    monkeypatch.setattr(FoldIn, "run", lambda self, *given, **named: folded.append(1) or run(self, *given, **named))
     frame = scores(fit, CORPUS, y[WHICH], num_burn=20, seed=8)
     assert len(folded) == 1
     names = ["r2", "rmse", "mae", "log_score", "crps", "coverage_50", "coverage_90"]

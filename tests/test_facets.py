@@ -24,11 +24,11 @@ from topiczoo.inference.em import expectations
 from topiczoo.inference.em.expectations import Settings
 from topiczoo.inference.em.expectations_additive import additive_topics
 from topiczoo.inference.em.expectations_words import Words
-from topiczoo.inference.kernels.additive import LaplacePenalty, climb, direction
+from topiczoo.inference.kernels.additive import LaplacePenalty, direction, newton
 from topiczoo.inference.marginal.model import Marginal
 from topiczoo.inference.posterior.fit import Fit
 from topiczoo.inference.predictive.class_posterior import ClassPosterior
-from topiczoo.inference.predictive.fold_in import Folding
+from topiczoo.inference.predictive.fold_in import FoldIn
 from topiczoo.inference.story.graph import read
 from topiczoo.inference.story.tracing import log_prob, run
 from topiczoo.models import background, draw_words, find_regions, sage_facets, sage_geo, share_of_zeros
@@ -68,10 +68,10 @@ def fit(request):
 def made():
     """A fit written down by hand: two draws of deviations."""
     story, rng = {**GIVEN, "prior": "laplace"}, np.random.default_rng(3)
-    reading = read(sage_facets, CORPUS[:10], Y[:10], story)
+    graph = read(sage_facets, CORPUS[:10], Y[:10], story)
     shapes = {"topic_deviation": (3, 60), "label_deviation": (2, 1, 60), "joint_deviation": (2, 3, 60)}
     draws = {name: rng.laplace(0, 0.7, (1, 2, *shape)).astype(np.float32) for name, shape in shapes.items()}
-    return Fit(reading.story, CORPUS[:10], draws, y=reading.y, engine="vem")
+    return Fit(graph.story, CORPUS[:10], draws, y=graph.y, engine="vem")
 
 
 def rises(fit):
@@ -141,9 +141,9 @@ def test_classes_by_bayes_rule_are_those_of_enumeration(made):
     counts = np.zeros((3, 60), int)
     for d, words in enumerate(([0, 31, 50], [7, 35, 59], [12, 12, 33])):
         np.add.at(counts[d], words, 1)
-    folding = Folding(made, Corpus.from_counts(counts, made.vocabulary))
-    values = folding.means(0)
-    found, _ = ClassPosterior(folding, "y").log_joint(values)
+    fold = FoldIn(made, Corpus.from_counts(counts, made.vocabulary))
+    values = fold.means(0)
+    found, _ = ClassPosterior(fold, "y").log_joint(values)
     parts = (np.asarray(values[f"{facet}_deviation"], float) for facet in ("topic", "label", "joint"))
     beta = softmax(COMMON + sum(parts), -1)
     for d, c in itertools.product(range(3), range(2)):
@@ -180,11 +180,11 @@ def labelled(corpus, y=None, *, num_topics=2):
 
 
 def test_the_words_of_a_label_summed_out_are_the_sum_over_topics():
-    """The explicit density, summed over all assignments, against what nuts and svi climb."""
+    """The explicit density, summed over all assignments, against what nuts and svi newton."""
     y = np.array([0.0, 1.0, 1.0])
-    reading = read(labelled, TINY, y, {})
-    explicit, values = documents(TINY, tokens=True, pairs=True), reading.few_values
-    marginal = Marginal(reading, nodes=3, average="density")
+    graph = read(labelled, TINY, y, {})
+    explicit, values = documents(TINY, tokens=True, pairs=True), graph.few_values
+    marginal = Marginal(graph, nodes=3, average="density")
     data = documents(TINY, pairs=True), jnp.asarray(y)
     found = jax.jit(lambda values: log_density(marginal, data, {}, values)[0])(values)
     every_z = jnp.array(list(itertools.product(range(2), repeat=7)))
@@ -192,7 +192,7 @@ def test_the_words_of_a_label_summed_out_are_the_sum_over_topics():
     @jax.jit
     @jax.vmap
     def joint(z):
-        trace = run(reading.story, explicit, jnp.asarray(y), {**values, "z": z})
+        trace = run(graph.story, explicit, jnp.asarray(y), {**values, "z": z})
         return sum(log_prob(site).sum() for site in trace.values() if site["type"] == "sample")
 
     np.testing.assert_allclose(found, logsumexp(joint(every_z)), rtol=1e-4)
@@ -253,7 +253,7 @@ def test_the_hessian_of_several_sums_is_bounded_by_a_definite_one():
 def test_newton_ends_at_the_optimum_of_all_sums(penalty):
     counts, rest, owner = several_sums()
     parts = (jnp.asarray(part, jnp.float32) for part in (np.full((2, 12), 0.3), counts, rest))
-    found = np.asarray(climb(*parts, penalty, 300, 0.0, jnp.asarray(owner)).deviation, float)
+    found = np.asarray(newton(*parts, penalty, 300, 0.0, jnp.asarray(owner)).deviation, float)
 
     def objective(x, k):
         prior = float(penalty.log_prior(jnp.zeros(12), jnp.asarray(x, jnp.float32)).sum())
@@ -278,7 +278,7 @@ def add_up(corpus, y=None, *, make, num_topics=3):
 
 def test_an_edited_story_is_recognised_by_what_it_adds(monkeypatch):
     """A facet may be in some sums only; a product of deviations is another model."""
-    monkeypatch.setattr(expectations, "unserved", lambda reading, engines, why: ValueError(why))
+    monkeypatch.setattr(expectations, "unserved", lambda graph, engines, why: ValueError(why))
     only_second = lambda topic, other: topic + jnp.stack([0 * other[0], other[1]])[:, None]  # noqa: E731
     site = additive_topics(read(add_up, CORPUS[:60], Y[:60], {"make": only_second}), Settings())
     assert [facet.name for facet in site.facets] == ["other_deviation", "topic_deviation"]  # the fewer come first
@@ -346,8 +346,8 @@ def test_regions_generate_words_and_coordinates():
     found = fit.predict(corpus[110:], rule="plug-in")
     assert found.mean.shape == (40, 2) and found.draws.shape[1:] == (40, 2)
     assert np.mean(np.abs(found.mean - y[110:]).max(1) < 5) > 0.9
-    folding = Folding(fit, corpus[110:])
-    shares, _ = ClassPosterior(folding, "region")(folding.means(0))
+    fold = FoldIn(fit, corpus[110:])
+    shares, _ = ClassPosterior(fold, "region")(fold.means(0))
     np.testing.assert_allclose(found.mean, shares @ fit.means["centre"][0], rtol=1e-4)
     assert fit.transform(corpus[110:]).shape == (40, 2)
     # p(y | w) is a mixture over regions

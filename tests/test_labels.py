@@ -54,9 +54,9 @@ def test_numbers_and_what_is_neither_stay_as_they_are(y):
 
 def test_a_response_that_is_no_class_reads_what_it_can_as_numbers():
     for y in (CODES > 1, [str(code) for code in CODES], pd.Categorical(np.arange(12) % 3 + 1)):
-        reading = read(slda_glm, CORPUS, y, {"num_topics": 2})
-        assert reading.story.classes is None
-        np.testing.assert_array_equal(reading.y, np.asarray(y, float))
+        graph = read(slda_glm, CORPUS, y, {"num_topics": 2})
+        assert graph.story.classes is None
+        np.testing.assert_array_equal(graph.y, np.asarray(y, float))
 
 
 def test_strings_of_an_ordered_response_say_their_order():
@@ -72,8 +72,8 @@ def fits():
     draws = {name: value.astype(np.float32) for name, value in draws.items()}
     made = []
     for y in (LABELS, CODES):
-        reading = read(slda_glm, CORPUS, y, {"response": "softmax", "outputs": 3, "num_topics": 2})
-        made.append(inference.Fit(reading.story, CORPUS, draws, y=reading.y, engine="made"))
+        graph = read(slda_glm, CORPUS, y, {"response": "softmax", "outputs": 3, "num_topics": 2})
+        made.append(inference.Fit(graph.story, CORPUS, draws, y=graph.y, engine="made"))
     return made
 
 

@@ -103,10 +103,10 @@ def data_of(corpus, y, **layouts):
     return documents(corpus, pairs=True, **layouts), None if y is None else jnp.asarray(y)
 
 
-def some_values(reading, corpus, draws=2, seed=0):
+def some_values(graph, corpus, draws=2, seed=0):
     """Random values of every continuous site, for all documents; leading axis of draws."""
     rng, values = np.random.default_rng(seed), {}
-    for name, site in reading.latent.items():
+    for name, site in graph.latent.items():
         shape = list(site.shape)
         if site.document_axis is not None:
             shape[site.document_axis] = len(corpus)
@@ -119,20 +119,20 @@ def some_values(reading, corpus, draws=2, seed=0):
     return {name: jnp.asarray(value, jnp.float32) for name, value in values.items()}
 
 
-def marginal_density(reading, corpus, y, values, *, average="density", nodes=9):
+def marginal_density(graph, corpus, y, values, *, average="density", nodes=9):
     """The log-density of the model at each draw of values."""
-    model, data = Marginal(reading, nodes=nodes, average=average), data_of(corpus, y)
+    model, data = Marginal(graph, nodes=nodes, average=average), data_of(corpus, y)
     return jax.jit(jax.vmap(lambda values: log_density(model, data, {}, values)[0]))(values)
 
 
-def summed_density(reading, corpus, y, values):
+def summed_density(graph, corpus, y, values):
     """The explicit story's log-density, summed over all topics of all words, at each draw of values."""
     data = data_of(corpus, y, tokens=True)
-    places = corpus.num_tokens if reading.has_words else len(corpus)
+    places = corpus.num_tokens if graph.has_words else len(corpus)
     every_z = jnp.array(list(itertools.product(range(values["beta"].shape[-2]), repeat=places)))
 
     def joint(values, z):
-        trace = run(reading.story, *data, {**values, "z": z})
+        trace = run(graph.story, *data, {**values, "z": z})
         return sum(log_prob(site).sum() for site in trace.values() if site["type"] == "sample")
 
     @jax.jit
@@ -144,24 +144,24 @@ def summed_density(reading, corpus, y, values):
 
 
 def test_lda_is_exact():
-    reading = reading_of(models.lda)
-    values = some_values(reading, TINY)
-    exact = summed_density(reading, TINY, None, values)
-    np.testing.assert_allclose(marginal_density(reading, TINY, None, values), exact, rtol=1e-5)
+    graph = reading_of(models.lda)
+    values = some_values(graph, TINY)
+    exact = summed_density(graph, TINY, None, values)
+    np.testing.assert_allclose(marginal_density(graph, TINY, None, values), exact, rtol=1e-5)
 
 
 def test_mixture_is_exact():
     """NumPyro's enumeration of z gives the sum over all z."""
-    reading = reading_of(models.mixture)
-    values = some_values(reading, TINY)
-    exact = summed_density(reading, TINY, None, values)
-    np.testing.assert_allclose(marginal_density(reading, TINY, None, values), exact, rtol=1e-5)
+    graph = reading_of(models.mixture)
+    values = some_values(graph, TINY)
+    exact = summed_density(graph, TINY, None, values)
+    np.testing.assert_allclose(marginal_density(graph, TINY, None, values), exact, rtol=1e-5)
 
 
 def test_averaged_logarithm_is_equation_4_of_slda():
     """E[log N(y; eta . zbar, s^2)]: in log N the square of eta . zbar becomes eta' E[zbar zbar'] eta."""
-    reading = reading_of(models.slda)
-    values = some_values(reading, TINY, draws=1)
+    graph = reading_of(models.slda)
+    values = some_values(graph, TINY, draws=1)
     theta, beta, eta = (np.asarray(values[name][0], float) for name in ("theta", "beta", "eta"))
     sigma = float(values["sigma"][0])
     expected = 0.0
@@ -175,7 +175,7 @@ def test_averaged_logarithm_is_equation_4_of_slda():
     words_only = {name: values[name] for name in ("theta", "beta")}
     without = marginal_density(reading_of(models.lda), TINY, None, words_only)
     priors = dist.Normal(0, 2).log_prob(eta).sum() + dist.HalfNormal(1).log_prob(sigma)
-    density = marginal_density(reading, TINY, Y, values, nodes=3, average="log")
+    density = marginal_density(graph, TINY, Y, values, nodes=3, average="log")
     np.testing.assert_allclose((density - without - priors)[0], expected, rtol=2e-5)
 
 
@@ -185,11 +185,11 @@ SLOW = [pytest.param(story, marks=pytest.mark.slow) for story in (student, softm
 @pytest.mark.parametrize("story", [models.slda, two_predictors, *SLOW])
 def test_averages_against_every_assignment(story):
     """Jensen's average lies below the exact marginal; the averaged density is the closer of the two."""
-    reading = reading_of(story)
-    values = some_values(reading, TINY, draws=200)
-    exact = summed_density(reading, TINY, reading.y, values)
-    jensen = marginal_density(reading, TINY, reading.y, values, average="log") - exact
-    density = marginal_density(reading, TINY, reading.y, values) - exact
+    graph = reading_of(story)
+    values = some_values(graph, TINY, draws=200)
+    exact = summed_density(graph, TINY, graph.y, values)
+    jensen = marginal_density(graph, TINY, graph.y, values, average="log") - exact
+    density = marginal_density(graph, TINY, graph.y, values) - exact
     # a bound lies below; other than normal responses have a quadrature of one
     assert np.max(jensen) < (1e-3 if story is models.slda else 0.1)
     assert np.median(np.abs(density)) < 0.25 * np.median(np.abs(jensen))
@@ -197,14 +197,14 @@ def test_averages_against_every_assignment(story):
 
 @pytest.mark.slow
 def test_error_shrinks_as_documents_grow():
-    reading, errors = reading_of(student), []
+    graph, errors = reading_of(student), []
     for length in (2, 8):
         corpus, y = corpora.Corpus.from_counts([[length // 2, length // 2]]), np.array([1.0])
         values = {
             "beta": jnp.array([[[0.7, 0.3], [0.4, 0.6]]]), "theta": jnp.array([[[0.5, 0.5]]]),
             "eta": jnp.array([[-2.0, 2.0]]), "sigma": jnp.array([0.5]),
         }  # fmt: skip
-        error = marginal_density(reading, corpus, y, values) - summed_density(reading, corpus, y, values)
+        error = marginal_density(graph, corpus, y, values) - summed_density(graph, corpus, y, values)
         errors.append(abs(float(error[0])))
     assert errors[0] > 4 * errors[1], errors
 
@@ -213,13 +213,13 @@ def test_error_shrinks_as_documents_grow():
 def test_gradients_are_finite(story):
     """At eta = 0, where the predictor does not vary, with single tokens, a missing label and a word that no topic has."""
     corpus = corpora.Corpus.from_counts([[1, 0, 0], [0, 1, 0], [30, 2, 5]])
-    reading, data = reading_of(story), data_of(corpus, np.array([0.0, 1.0, np.nan], np.float32))
-    reading.story.unlabelled = True
-    values = some_values(reading, corpus, draws=3)
+    graph, data = reading_of(story), data_of(corpus, np.array([0.0, 1.0, np.nan], np.float32))
+    graph.story.unlabelled = True
+    values = some_values(graph, corpus, draws=3)
     values["eta"] = values["eta"].at[1].set(0.0)
     values["beta"] = values["beta"].at[2].set(jnp.array([1e-36, 1e-36, 1.0]))
     for average in ("density", "log"):
-        model = Marginal(reading, nodes=9, average=average)
+        model = Marginal(graph, nodes=9, average=average)
         slope = jax.jit(jax.vmap(jax.value_and_grad(lambda values: log_density(model, data, {}, values)[0])))
         for name, leaf in jax.tree.leaves_with_path(slope(values)):
             assert np.isfinite(leaf).all(), (average, name)
@@ -241,12 +241,12 @@ def test_sigma_points_have_the_moments(size):
 
 def test_latent_site_below_zbar():
     """Its density is averaged too; its value stays a parameter, and what is computed from zbar is dropped."""
-    reading = reading_of(latent_below)
-    values = some_values(reading, TINY)
+    graph = reading_of(latent_below)
+    values = some_values(graph, TINY)
     values["eta"] = 0.1 * values["eta"]  # little variance: the points are nearly exact
-    exact = summed_density(reading, TINY, Y, values)
-    np.testing.assert_allclose(marginal_density(reading, TINY, Y, values), exact, atol=0.01)
-    model = Marginal(reading, nodes=9, average="density")
+    exact = summed_density(graph, TINY, Y, values)
+    np.testing.assert_allclose(marginal_density(graph, TINY, Y, values), exact, atol=0.01)
+    model = Marginal(graph, nodes=9, average="density")
     first = {name: value[0] for name, value in values.items()}
     trace = jax.eval_shape(lambda: dict.fromkeys(log_density(model, data_of(TINY, Y), {}, first)[1], 0))
     assert "doubled" in trace and "expected" not in trace
@@ -265,28 +265,28 @@ def random_effect(corpus, y=None, *, num_topics=2):
 @pytest.mark.parametrize("story", [random_effect, models.mixture])
 def test_scale_multiplies_what_belongs_to_documents(story):
     """A corpus of every document three times has the density of the corpus with scale 3, also where classes are summed."""
-    reading, thrice = reading_of(story), np.tile(np.arange(3), 3)
-    values = some_values(reading, TINY, draws=1)
-    model = Marginal(reading, nodes=3, average="log")
+    graph, thrice = reading_of(story), np.tile(np.arange(3), 3)
+    values = some_values(graph, TINY, draws=1)
+    model = Marginal(graph, nodes=3, average="log")
     first = {name: value[0] for name, value in values.items()}
-    scaled = jax.jit(lambda values: log_density(model, data_of(TINY, reading.y), {"scale": 3.0}, values)[0])(first)
+    scaled = jax.jit(lambda values: log_density(model, data_of(TINY, graph.y), {"scale": 3.0}, values)[0])(first)
     for name in {"theta", "effect"} & set(values):
-        if reading.latent[name].document_axis is not None:
+        if graph.latent[name].document_axis is not None:
             values[name] = values[name][:, thrice]
-    y = None if reading.y is None else Y[thrice]
-    whole = marginal_density(reading, TINY[thrice], y, values, nodes=3, average="log")
+    y = None if graph.y is None else Y[thrice]
+    whole = marginal_density(graph, TINY[thrice], y, values, nodes=3, average="log")
     np.testing.assert_allclose(scaled, whole[0], rtol=1e-5)
 
 
 def test_densities_of_documents_add_up_to_the_whole_but_for_what_is_not_of_documents():
     """And what another document has does not enter."""
-    reading = reading_of(random_effect)
-    values = some_values(reading, TINY, draws=1)
+    graph = reading_of(random_effect)
+    values = some_values(graph, TINY, draws=1)
     first = {name: value[0] for name, value in values.items()}
-    model = Marginal(reading, nodes=3, average="log")
+    model = Marginal(graph, nodes=3, average="log")
     densities = jax.jit(model.document_densities)
     found = densities(*data_of(TINY, Y), first)
-    whole = marginal_density(reading, TINY, Y, values, nodes=3, average="log")[0]
+    whole = marginal_density(graph, TINY, Y, values, nodes=3, average="log")[0]
     priors = dist.Normal(0, 1).log_prob(first["eta"]).sum()
     priors += dist.Dirichlet(jnp.ones(3)).log_prob(first["beta"]).sum()
     np.testing.assert_allclose(found.sum(), whole - priors, rtol=1e-5)

@@ -109,15 +109,15 @@ def test_nuts_on_an_edited_response_is_close():
     assert fit.info["divergences"] == fit.statistics["diverging"].sum() and fit.engine == "nuts"
     assert {value.shape for value in fit.statistics.values()} == {(2, 1000)}
     # lp is the density, in the space without bounds, that the sampler climbs
-    reading = read(student, TINY, Y, {})
-    model, data = Marginal(reading, nodes=9, average="density"), (documents(TINY, pairs=True), jnp.asarray(Y))
+    graph = read(student, TINY, Y, {})
+    model, data = Marginal(graph, nodes=9, average="density"), (documents(TINY, pairs=True), jnp.asarray(Y))
     some = {name: jnp.asarray(value[1, ::100]) for name, value in fit.draws.items()}
 
     @jax.jit
     @jax.vmap
     def density(values):
         total = log_density(model, data, {}, values)[0]
-        for name, site in reading.latent.items():
+        for name, site in graph.latent.items():
             transform = biject_to(site.fn.support)
             free = transform.inv(values[name])
             total = total + transform.log_abs_det_jacobian(free, values[name]).sum()

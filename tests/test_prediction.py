@@ -23,7 +23,7 @@ from topiczoo.inference.em.starts import coefficients_by_response, topics_by_res
 from topiczoo.inference.kernels import special
 from topiczoo.inference.predictive.conformal import Calibration
 from topiczoo.inference.predictive.prediction import Prediction
-from topiczoo.inference.story.graph import Reading
+from topiczoo.inference.story.graph import StoryGraph
 from topiczoo.inference.story.tracing import Story
 
 RNG = np.random.default_rng(0)
@@ -39,7 +39,7 @@ def at_the_truth():
     """A fit of one chain of one draw: all parameters known."""
     story = Story(models.slda, {"num_topics": 3, "alpha": ALPHA})
     y = np.arange(4, dtype=np.float32)
-    Reading(story, CORPUS, y)
+    StoryGraph(story, CORPUS, y)
     draws = {"beta": BETA[None, None], "eta": ETA[None, None], "sigma": np.full((1, 1), 0.1, np.float32)}
     return Fit(story, CORPUS, draws, engine="gibbs", y=y)
 
@@ -48,7 +48,7 @@ def test_under_a_margin_the_class_of_the_least_loss_in_the_mean_of_draws_is_deci
     """As by the mean of scores: one draw that is sure outweighs two that are not, which would outvote it."""
     story = Story(models.medlda, {"margin": "binary", "num_topics": 3, "weight": 10.0, "cost": 1.0})
     y = np.array([0.0, 1.0, 0.0, 1.0])
-    Reading(story, CORPUS, y)
+    StoryGraph(story, CORPUS, y)
     scores = np.array([-0.1, -0.1, 0.8], np.float32)
     draws = {"beta": np.tile(BETA, (1, 3, 1, 1)), "eta": np.tile(scores[None, :, None], (1, 1, 3))}
     found = Fit(story, CORPUS, draws, engine="gibbs", y=y).predict(CORPUS)

@@ -7,23 +7,23 @@ from scipy.optimize import minimize
 from scipy.special import log_ndtr, ndtr
 
 from topiczoo.corpora import Corpus
-from topiczoo.inference.predictive.fold_in import Folding
+from topiczoo.inference.predictive.fold_in import FoldIn
 from topiczoo.inference.predictive.prediction import plug_in_topics
-from topiczoo.inference.predictive.projection import climb, project, squared
+from topiczoo.inference.predictive.projection import newton, project, squared
 from topiczoo.models import sstm
 
 
 def probit(share):
-    """Nearness to probabilities under P(1) = Phi(predictor), written by hand."""
+    """LogScore to probabilities under P(1) = Phi(predictor), written by hand."""
 
-    def nearness(f):
+    def log_score(f):
         yes, no = log_ndtr(f), log_ndtr(-f)
         density = np.exp(-(f**2) / 2) / np.sqrt(2 * np.pi)
         up, down = density / np.exp(yes), density / np.exp(no)
         curve = share * up * (f + up) + (1 - share) * down * (down - f)
         return share * yes + (1 - share) * no, share * up - (1 - share) * down, curve
 
-    return nearness
+    return log_score
 
 
 @pytest.fixture
@@ -45,10 +45,10 @@ def test_the_nearest_in_the_mean_square_are_least_squares(shares, intercept):
 
 def test_the_nearest_in_probability_cannot_be_bettered(shares):
     mean = np.array([2.0, -1.0, 0.5, 0.0, 0.0, 0.1])
-    nearness = probit(ndtr(shares @ mean))
-    _, path, near = project(shares, mean, nearness, False, order=np.arange(6))
+    log_score = probit(ndtr(shares @ mean))
+    _, path, near = project(shares, mean, log_score, False, order=np.arange(6))
     for size in (1, 2, 3):
-        best = minimize(lambda c, size=size: -nearness(shares[:, :size] @ c)[0].mean(), np.zeros(size), tol=1e-10)
+        best = minimize(lambda c, size=size: -log_score(shares[:, :size] @ c)[0].mean(), np.zeros(size), tol=1e-10)
         np.testing.assert_allclose(near[size], -best.fun, atol=1e-6)
         np.testing.assert_allclose(path[size, :size], best.x, atol=1e-2)
     assert (np.diff(near) > -1e-7).all()
@@ -58,21 +58,21 @@ def test_the_first_step_is_the_topic_that_explains_most(shares):
     """All topics tried one by one."""
     for seed in range(5):
         mean = np.random.default_rng(seed).normal(size=6) * 3
-        nearness = probit(ndtr(shares @ mean))
-        _, _, near = project(shares, mean, nearness, True)
+        log_score = probit(ndtr(shares @ mean))
+        _, _, near = project(shares, mean, log_score, True)
         alone = []
         for k in range(6):
             columns = np.c_[np.ones(200), shares[:, k]]
-            alone.append(nearness(columns @ climb(columns, nearness, np.zeros(2)))[0].mean())
+            alone.append(log_score(columns @ newton(columns, log_score, np.zeros(2)))[0].mean())
         assert near[1] > max(alone) - 1e-6, (near[1], alone)
 
 
 def test_probabilities_of_zero_and_one_and_unused_topics_stay_finite(shares):
     unused = np.c_[shares, np.zeros(200)]
     mean = np.array([50.0, -50.0, 0.0, 0.0, 0.0, 0.0, 7.0])
-    nearness = probit((unused @ mean > 0).astype(float))
+    log_score = probit((unused @ mean > 0).astype(float))
     with np.errstate(all="ignore"):
-        _, path, near = project(unused, mean, nearness, True)
+        _, path, near = project(unused, mean, log_score, True)
     assert np.isfinite(path).all() and np.isfinite(near).all()
     assert np.mean((unused @ path[2] > 0) == (unused @ mean > 0)) > 0.95
 
@@ -85,8 +85,8 @@ def test_a_yes_or_no_response_is_projected_in_the_storys_own_probabilities():
     draws = {"beta": np.broadcast_to(beta, (1, 30, 5, 12)), "eta": eta, "nu": np.ones((1, 30))}
     fit = fit_of(sstm, draws, corpus, np.arange(60) % 2.0, response="probit", sigma=0.5, num_topics=5)
     chosen = fit.select("projection", keep=5, intercept=False)
-    folding = Folding(fit, fit.corpus, chains=[0])
-    zbar = np.asarray(plug_in_topics(folding, folding.means(0))[1])
+    fold = FoldIn(fit, fit.corpus, chains=[0])
+    zbar = np.asarray(plug_in_topics(fold, fold.means(0))[1])
     share = ndtr(zbar @ fit.draws["eta"][0].T / 0.5).mean(1)
 
     def near(coefficients):

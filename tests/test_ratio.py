@@ -74,8 +74,8 @@ KINDS = {
 
 def made_tester(story, *responses, collapse="proportions", **arguments):
     """What ``inference.check`` does, on seven tokens."""
-    reading = read(story, stories.tiny()[0], *(responses or (None,)), arguments)
-    return ratio_tests._Tester(reading, choose_blocks(reading, collapse=collapse), seed=0)
+    graph = read(story, stories.tiny()[0], *(responses or (None,)), arguments)
+    return ratio_tests._Tester(graph, choose_blocks(graph, collapse=collapse), seed=0)
 
 
 @pytest.fixture(scope="module")
@@ -133,8 +133,8 @@ def wrong_auxiliary(right):
         ("slope", AugmentedBlock, "conditional", wrong_normal),
         ("slope", augmentation.HeavyTail, "quadratic", wrong_auxiliary),
         ("sigma", ScaleBlock, "conditional", wrong_scale),
-        ("z", sweep.BlockSweep, "response", lambda right: lambda self, lanes: 1.05 * right(self, lanes)),
-        ("z", sweep.BlockSweep, "move", lambda right: lambda self, lanes, topic, step: right(self, lanes, topic, abs(step))),
+        ("z", sweep.BatchSweep, "response", lambda right: lambda self, lanes: 1.05 * right(self, lanes)),
+        ("z", sweep.BatchSweep, "move", lambda right: lambda self, lanes, topic, step: right(self, lanes, topic, abs(step))),
     ],
 )  # fmt: skip
 def test_a_wrong_conditional_is_caught(tester, monkeypatch, site, where, name, wrong):
@@ -163,8 +163,8 @@ def test_the_kernel_has_the_blocks_in_order_and_statistics_find_them(tester):
     plan = tester.plan
     kinds = [type(kernel) for kernel, _ in plan.kernel().blocks]
     assert kinds == [DirichletBlock, GaussianBlock, AugmentedBlock, ScaleBlock, NUTS, TopicBlock]
-    watched = {name: f"block_states.5.statistics.{name}" for name in ("lp", "usage", "moved", "proposed")}
-    assert plan.statistics == {"diverging": "block_states.4.diverging", **watched}
+    recorded = {name: f"block_states.5.statistics.{name}" for name in ("lp", "usage", "moved", "proposed")}
+    assert plan.statistics == {"diverging": "block_states.4.diverging", **recorded}
 
 
 def test_one_topic_a_document_passes_and_wrong_weights_are_caught(monkeypatch):
@@ -198,14 +198,14 @@ def test_forms_that_a_block_does_not_serve_are_refused():
             numpyro.sample("two", dist.Gamma(shape, 1.0), obs=jnp.abs(y))
 
     corpus, y = stories.tiny()
-    reading = read(odd, corpus, y, {})
-    small = few(reading)
-    assert not DirichletBlock.recognise(reading, "share", small)
-    assert GaussianBlock.recognise(reading, ["level"], small)
-    assert not GaussianBlock.recognise(reading, ["bent"], small)
-    assert not GaussianBlock.recognise(reading, ["level", "bent"], small)
-    assert not ScaleBlock.recognise(reading, "shape", small) and not ScaleBlock.recognise(reading, "both", small)
-    assert not LabelBlock.recognise(reading, "share") and not TopicBlock.watches
+    graph = read(odd, corpus, y, {})
+    small = few(graph)
+    assert not DirichletBlock.recognise(graph, "share", small)
+    assert GaussianBlock.recognise(graph, ["level"], small)
+    assert not GaussianBlock.recognise(graph, ["bent"], small)
+    assert not GaussianBlock.recognise(graph, ["level", "bent"], small)
+    assert not ScaleBlock.recognise(graph, "shape", small) and not ScaleBlock.recognise(graph, "both", small)
+    assert not LabelBlock.recognise(graph, "share") and not TopicBlock.records
 
 
 @pytest.mark.parametrize("story", [stories.centred, stories.total_only], ids=lambda s: s.__name__)
@@ -236,10 +236,10 @@ def test_theta_is_integrated_out_only_where_words_alone_read_it():
         return words
 
     for kind in ("plain", "one for all", "remembered", "turned", "in topics"):
-        reading = read(story(kind), stories.tiny()[0], None, {})
-        assert gibbs_engine.theta_can_be_integrated_out(reading) == (kind == "plain"), kind
-    reading = read(stories.response_reads_theta, *stories.tiny(), {})
-    assert not gibbs_engine.theta_can_be_integrated_out(reading)
+        graph = read(story(kind), stories.tiny()[0], None, {})
+        assert gibbs_engine.theta_can_be_integrated_out(graph) == (kind == "plain"), kind
+    graph = read(stories.response_reads_theta, *stories.tiny(), {})
+    assert not gibbs_engine.theta_can_be_integrated_out(graph)
 
 
 @pytest.mark.parametrize("story", [models.lda, stories.learned_alpha], ids=lambda s: s.__name__)

@@ -1,4 +1,4 @@
-"""Responses that cannot be: one sentence that names the argument, the value and the mend, whichever engine is asked."""
+"""Responses that cannot be: one sentence that names the argument, the value and the fix, whichever engine is asked."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def but(value, rest=THREE):
     return np.where(np.arange(12) == 3, value, rest)
 
 
-def outside(value, family, mend):
-    return OUTSIDE.format(value, family) + mend
+def outside(value, family, fix):
+    return OUTSIDE.format(value, family) + fix
 
 
 CASES = {

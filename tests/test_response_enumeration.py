@@ -1,5 +1,5 @@
 """Whole fits by Gibbs against their exact posterior on ten tokens, where all assignments of topics are summed: a response
-whose coefficients NUTS draws, and one drawn by auxiliary variables. (Blocks have their own exact tests, one by one.)
+whose coefficients NUTS draws, and one drawn by auxiliary variables. (PaddedBatches have their own exact tests, one by one.)
 
 theta and beta are integrated out in closed form. What is left, the coefficients and the response's own parameters, is
 drawn from the prior and weighted by the sum over z of p(z, w) p(y | zbar): no Markov chain, and small errors.
@@ -23,7 +23,7 @@ from topiczoo import inference
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 from topiczoo.inference.story.graph import read
-from topiczoo.inference.story.tracing import Answer, log_prob, run
+from topiczoo.inference.story.tracing import ZbarHandler, log_prob, run
 from topiczoo.models import slda_glm
 
 APART = 6.0
@@ -69,8 +69,8 @@ class Assignments:
 
 def exact(name, num_draws=100_000, chunk=5_000, seed=1):
     """Mean and squared standard error of every label-free quantity."""
-    reading = read(slda_glm, CORPUS, np.array(CASES[name][0], float), arguments(name))
-    corpus, y, every = documents(CORPUS, pairs=True), jnp.asarray(reading.y), Assignments()
+    graph = read(slda_glm, CORPUS, np.array(CASES[name][0], float), arguments(name))
+    corpus, y, every = documents(CORPUS, pairs=True), jnp.asarray(graph.y), Assignments()
 
     @jax.jit
     @jax.vmap
@@ -78,9 +78,9 @@ def exact(name, num_draws=100_000, chunk=5_000, seed=1):
         """The sites from their prior, and log p(y_d | sites) for each zbar that a document can have."""
         sites, logs = {}, []
         for share in (0.0, 0.5, 1.0):
-            answer = Answer(jnp.tile(jnp.array([share, 1 - share]), (len(CORPUS), 1)))
-            trace = run(reading.story, corpus, y, sites, answer, key=key, prior=True)
-            sites = {site: trace[site]["value"] for site in reading.latent if site not in ("theta", "beta")}
+            answer = ZbarHandler(jnp.tile(jnp.array([share, 1 - share]), (len(CORPUS), 1)))
+            trace = run(graph.story, corpus, y, sites, answer, key=key, prior=True)
+            sites = {site: trace[site]["value"] for site in graph.latent if site not in ("theta", "beta")}
             logs.append(log_prob(trace["y"]))
         return sites, jnp.stack(logs, -1)
 

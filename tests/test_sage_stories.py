@@ -11,7 +11,7 @@ from scipy.special import softmax
 
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
-from topiczoo.inference.story.tracing import Answer, Story, log_prob, run, unwrapped
+from topiczoo.inference.story.tracing import Story, ZbarHandler, base_distribution, log_prob, run
 from topiczoo.models import NormalJeffreys, sage_facets, sage_geo, sage_nb, sage_topics
 
 CORPUS = Corpus.from_counts(np.array([[2, 1, 0, 0], [0, 1, 3, 1], [1, 0, 1, 0]]))
@@ -22,7 +22,7 @@ TOPIC, LABEL, JOINT = (RNG.normal(size=shape).astype(np.float32) for shape in ((
 
 def look(story, y, values, **arguments):
     """The trace of a story at given values, and what it gives to draw_words."""
-    answer = Answer(lambda theta: theta)
+    answer = ZbarHandler(lambda theta: theta)
     data = documents(CORPUS, tokens=True, pairs=True)
     values = {name: jnp.asarray(value) for name, value in values.items()}
     trace = run(
@@ -41,7 +41,7 @@ def test_naive_bayes():
     expected = stats.laplace(0, 0.7).logpdf(TOPIC[:2]).sum(1)
     np.testing.assert_allclose(log_prob(trace["deviation"]), expected, rtol=1e-5)
     trace, _ = look(sage_nb, y, {"deviation": TOPIC[:2]}, outputs=2)
-    assert isinstance(unwrapped(trace["deviation"]["fn"]), NormalJeffreys)
+    assert isinstance(base_distribution(trace["deviation"]["fn"]), NormalJeffreys)
     np.testing.assert_allclose(log_prob(trace["deviation"]), -np.log(np.abs(TOPIC[:2])).sum(1), rtol=1e-5)
 
 
@@ -50,7 +50,7 @@ def test_topics(alpha):
     given = {"num_topics": 3, "alpha": alpha, "prior": "laplace"}
     trace, answer = look(sage_topics, None, {"deviation": TOPIC, "theta": np.full((3, 3), 1 / 3)}, **given)
     np.testing.assert_allclose(answer.beta, softmax(COMMON + TOPIC, -1), rtol=1e-5)
-    law = unwrapped(trace["theta"]["fn"])
+    law = base_distribution(trace["theta"]["fn"])
     assert isinstance(law, dist.Dirichlet)
     np.testing.assert_allclose(np.broadcast_to(law.concentration, (3, 3))[0], np.broadcast_to(alpha, 3), rtol=1e-6)
 

@@ -75,12 +75,12 @@ def test_every_engine_gives_the_same_on_any_number_of_devices(tmp_path):
 @pytest.mark.parametrize("workers", [1, 3, 8])
 def test_what_threads_find_of_shards_is_put_together_in_their_order(workers):
     corpus, _, _, _ = known.copies(known.unsupervised)
-    blocks = layouts.token_blocks(corpus, shards=8)
+    batches = layouts.token_batches(corpus, shards=8)
     program = jax.jit(
-        lambda between, blocks: sharding.over_shards(lambda shard: shard[0].sum(), (blocks.terms,), (), between)
+        lambda between, batches: sharding.over_shards(lambda shard: shard[0].sum(), (batches.terms,), (), between)
     )
-    found = sharding.by_threads(program, blocks, blocks, workers=workers)
-    np.testing.assert_array_equal(found, np.asarray(blocks.terms).sum((1, 2)))
+    found = sharding.by_threads(program, batches, batches, workers=workers)
+    np.testing.assert_array_equal(found, np.asarray(batches.terms).sum((1, 2)))
 
 
 @pytest.fixture(scope="module")
@@ -96,14 +96,14 @@ def test_documents_are_predicted_alike_whatever_is_beside_them(fit):
     np.testing.assert_allclose(alone, beside[:2], rtol=1e-4)
 
 
-@pytest.mark.parametrize("long", [10**9, 2], ids=["in blocks", "alone"])
+@pytest.mark.parametrize("long", [10**9, 2], ids=["in batches", "alone"])
 def test_documents_folded_in_have_their_exact_topics(fit, monkeypatch, long):
     """Copies of a document are independent: 7 standard errors of 30 of them, which right code exceeds in 1e-6 runs."""
     monkeypatch.setattr(layouts, "LONG", long)
     monkeypatch.setattr(layouts, "LONGER", 0)
     monkeypatch.setattr(sweep, "CHUNK", 1)
     corpus, _, which, kinds = known.copies(known.unsupervised, 30)
-    assert (layouts.token_blocks(corpus, long=True).long is None) == (long == 10**9)
+    assert (layouts.token_batches(corpus, long=True).long is None) == (long == 10**9)
     fit.compiled.clear()  # programs do not know that the limits above have been changed
     found = fit.transform(corpus, most_draws=40, num_burn=4)
     for number, kind in enumerate(kinds):
@@ -120,7 +120,7 @@ def test_documents_folded_in_have_their_exact_topics(fit, monkeypatch, long):
 def test_a_long_document_costs_in_proportion_to_its_tokens():
     lengths = np.append(np.full(300, 60), 60_000)
     corpus = corpora.Corpus.from_counts(lengths[:, None] * np.array([[1, 1]]))
-    blocks = layouts.token_blocks(corpus, long=True)
-    stored = blocks.terms.size + blocks.long.terms.size
-    assert stored < 1.2 * corpus.num_tokens < layouts.token_blocks(corpus).terms.size / 10
-    np.testing.assert_array_equal(blocks.of_tokens(blocks.terms, blocks.long.terms), corpus.tokens()[1])
+    batches = layouts.token_batches(corpus, long=True)
+    stored = batches.terms.size + batches.long.terms.size
+    assert stored < 1.2 * corpus.num_tokens < layouts.token_batches(corpus).terms.size / 10
+    np.testing.assert_array_equal(batches.of_tokens(batches.terms, batches.long.terms), corpus.tokens()[1])

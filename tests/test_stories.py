@@ -69,18 +69,18 @@ def test_blocks_hold_every_token_once_with_little_padding(monkeypatch):
     corpus, _ = load_reviews()
     for least, shards in ((0, layouts.SHARDS), (10**9, 1)):
         monkeypatch.setattr(layouts, "LEAST_SHARED", least)
-        blocks = layouts.token_blocks(corpus)
-        assert len(blocks.terms) == shards and blocks.padding < 1.3
-        work = np.asarray(blocks.depth).sum(1)  # threads take neighbouring shards: halves and quarters have equal work
+        batches = layouts.token_batches(corpus)
+        assert len(batches.terms) == shards and batches.padding < 1.3
+        work = np.asarray(batches.depth).sum(1)  # threads take neighbouring shards: halves and quarters have equal work
         assert shards == 1 or max(work[:4].sum(), work[4:].sum()) < 0.55 * work.sum()
-        assert int(blocks.lengths.sum()) == corpus.num_tokens == int((blocks.terms < corpus.num_terms).sum())
-        rows, lengths = (np.asarray(part).reshape(-1) for part in (blocks.rows, blocks.lengths))
-        lane = np.asarray(blocks.lane)
+        assert int(batches.lengths.sum()) == corpus.num_tokens == int((batches.terms < corpus.num_terms).sum())
+        rows, lengths = (np.asarray(part).reshape(-1) for part in (batches.rows, batches.lengths))
+        lane = np.asarray(batches.lane)
         np.testing.assert_array_equal(rows[lane], np.arange(len(corpus)))
         np.testing.assert_array_equal(lengths[lane], corpus.lengths)
-        shard, block, place = np.unravel_index(lane[7], blocks.lengths.shape)
-        start = int(blocks.start[shard, block])
-        terms = np.asarray(blocks.terms)[shard, start : start + corpus.lengths[7], place]
+        shard, batch, place = np.unravel_index(lane[7], batches.lengths.shape)
+        start = int(batches.start[shard, batch])
+        terms = np.asarray(batches.terms)[shard, start : start + corpus.lengths[7], place]
         np.testing.assert_array_equal(np.bincount(terms, minlength=corpus.num_terms), corpus.counts[[7]].toarray()[0])
 
 

@@ -16,7 +16,7 @@ from scipy.special import expit, log_softmax
 
 from topiczoo import models
 from topiczoo.corpora import Corpus
-from topiczoo.inference.story.tracing import Answer, Story, log_prob, run, total
+from topiczoo.inference.story.tracing import Story, ZbarHandler, log_prob, run, total
 from topiczoo.models import RESPONSES
 
 COUNTS = np.array([[2, 1, 0], [0, 1, 3], [1, 0, 1], [0, 0, 2]])
@@ -287,7 +287,7 @@ def test_an_answer_gives_the_predictors_in_the_order_of_asking():
         zbar = models.draw_words(corpus, jnp.asarray(THETA), jnp.asarray(BETA))
         seen["x"] = [zbar @ jnp.asarray(ETA), zbar @ jnp.asarray(WIDE)]
 
-    answer = Answer(jnp.asarray(ZBAR))
+    answer = ZbarHandler(jnp.asarray(ZBAR))
     run(Story(asking, {}), CORPUS, None, {}, answer)
     np.testing.assert_allclose(seen["x"][0], ZBAR @ ETA, rtol=1e-5)
     np.testing.assert_allclose(seen["x"][1], ZBAR @ WIDE, rtol=1e-5)
@@ -296,7 +296,7 @@ def test_an_answer_gives_the_predictors_in_the_order_of_asking():
     assert answer.linear and answer.calls == 1 and answer.label is None
     np.testing.assert_allclose(answer.theta, THETA)
     given = [np.full(4, 7.0), np.full((4, 3), 8.0)]
-    answer = Answer(lambda theta: theta, given)
+    answer = ZbarHandler(lambda theta: theta, given)
     run(Story(asking, {}), CORPUS, None, {}, answer)
     assert seen["x"][0] is given[0] and seen["x"][1] is given[1]
     np.testing.assert_allclose(answer.zbar, THETA)
@@ -311,7 +311,7 @@ def test_zbar_that_is_not_multiplied_is_an_array():
             [1 - zbar, zbar - 1, zbar**2, zbar / 2, 2 / (1 + zbar), -zbar, zbar[:, 0], zbar.sum(1), 3 * zbar, len(zbar)]
         )
 
-    found, answer = [], Answer(jnp.asarray(ZBAR))
+    found, answer = [], ZbarHandler(jnp.asarray(ZBAR))
     run(Story(bent, {}), CORPUS, None, {}, answer)
     expected = [1 - ZBAR, ZBAR - 1, ZBAR**2, ZBAR / 2, 2 / (1 + ZBAR), -ZBAR, ZBAR[:, 0], ZBAR.sum(1), 3 * ZBAR, 4]
     for mine, theirs in zip(found[0], expected, strict=True):

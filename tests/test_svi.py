@@ -73,7 +73,7 @@ class Conjugate:
     def parameters(self):
         found = {f"{name}: concentration": value for name, value in self.dirichlet.items()}
         for name, (mean, deviation) in self.normal.items():
-            found |= {f"{name}: mean": mean, f"{name}: deviation": deviation}
+            found |= {f"{name}: mean": mean, f"{name}: standard deviation": deviation}
         return {name: jnp.asarray(value, jnp.float32) for name, value in found.items()}
 
 
@@ -213,8 +213,8 @@ def test_a_loss_that_is_not_a_number_stops():
 
 def test_a_network_reads_theta_from_the_words(exact):
     """gamma = alpha + sum_v count softmax(table_v + context), the context from what words say without it, by loops."""
-    reading = read(models.lda, exact.corpus, None, {"num_topics": 3, "alpha": np.array([0.2, 0.5, 0.9])})
-    guide, rng = Guide(reading, "amortised", 0), np.random.default_rng(1)
+    graph = read(models.lda, exact.corpus, None, {"num_topics": 3, "alpha": np.array([0.2, 0.5, 0.9])})
+    guide, rng = Guide(graph, "amortised", 0), np.random.default_rng(1)
     prior, start = guide.initial["theta"]
     np.testing.assert_allclose(prior, [0.2, 0.5, 0.9], rtol=1e-6)
     topics = guide.initial["beta"]
@@ -222,7 +222,7 @@ def test_a_network_reads_theta_from_the_words(exact):
         softmax(start["table"], 0), softmax(np.log(topics / topics.sum(1, keepdims=True)).T, 0), rtol=1e-4
     )
     weights = {part: rng.normal(0, 0.7, value.shape).astype(np.float32) for part, value in start.items()}
-    fitting = _Fitting(reading, "amortised", 5, 0.05, 10, seed=0)
+    fitting = _Fitting(graph, "amortised", 5, 0.05, 10, seed=0)
     fitting.guide = guide
     found = fitting._whole("theta", {f"theta: {part}": value for part, value in weights.items()}).concentration
     for d, row in enumerate(exact.counts):
@@ -234,8 +234,8 @@ def test_a_network_reads_theta_from_the_words(exact):
 
 def test_where_guides_start(exact):
     """Documents' words shared almost evenly, the corpus' words half as in the corpus; other sites near 0."""
-    reading = read(models.slda, exact.corpus, exact.counts[:, 0] - 3.0, {"num_topics": 3, "alpha": 0.2, "gamma": 0.1})
-    start = Guide(reading, "mean_field", 0).initial
+    graph = read(models.slda, exact.corpus, exact.counts[:, 0] - 3.0, {"num_topics": 3, "alpha": 0.2, "gamma": 0.1})
+    start = Guide(graph, "mean_field", 0).initial
     lengths = exact.counts.sum(1)[:, None]
     shares = (start["theta"] - 0.2) / lengths
     assert shares.min() > 0.8 / 3 - 1e-4 and shares.max() < 1.2 / 3 + 1e-4 and np.ptp(shares) > 0.1
@@ -243,7 +243,7 @@ def test_where_guides_start(exact):
     np.testing.assert_allclose(beta.sum(1), exact.counts.sum() / 3, rtol=1e-4)
     assert (beta / beta.sum(1, keepdims=True) > 0.49 * mix).all() and np.ptp(beta, axis=0).max() > 0.1
     assert start["eta"].shape == (3,) and start["sigma"].shape == () and np.abs(start["eta"]).max() < 0.6
-    assert not np.array_equal(start["eta"], Guide(reading, "mean_field", 1).initial["eta"])
+    assert not np.array_equal(start["eta"], Guide(graph, "mean_field", 1).initial["eta"])
 
 
 @pytest.mark.parametrize("shape", [0.05, 0.5, 3.0, 300.0])

@@ -52,8 +52,8 @@ def test_topics_have_their_exact_law(monkeypatch, story, layout, collapse):
     corpus, y, which, kinds = known.copies(story)
     num_draws = NUM_DRAWS if layout is None else 150  # dearer
     block = choose_blocks(read(story, corpus, y, {}), collapse=collapse).blocks[-1]
-    data = layouts.documents(corpus, blocks=True)
-    assert (data.blocks.long is None) == (layout is None)
+    data = layouts.documents(corpus, batches=True)
+    assert (data.batches.long is None) == (layout is None)
     theta = np.full((len(corpus), known.K), 1 / known.K, np.float32)
 
     @jax.jit
@@ -62,14 +62,18 @@ def test_topics_have_their_exact_law(monkeypatch, story, layout, collapse):
             new, means = block.draw(key, values, data, y)
             return values | new, (new["z"].document_topic, new.get("theta"), means.get("theta"))
 
-        values = {"theta": theta, "beta": known.BETA, "z": TopicAssignments(theta, known.BETA, data.blocks).sample(key)}
+        values = {
+            "theta": theta,
+            "beta": known.BETA,
+            "z": TopicAssignments(theta, known.BETA, data.batches).sample(key),
+        }
         start = {name: values[name] for name in block.sites}
         last, drawn = jax.lax.scan(step, start, jax.random.split(jax.random.fold_in(key, 1), WARM_UP + num_draws))
         return last["z"], drawn
 
     with jax.debug_key_reuse(True):  # no key is used twice
         z, drawn = jax.tree.map(np.asarray, run(jax.random.key(0), data, y))
-    assert_counted(z, data.blocks, corpus)
+    assert_counted(z, data.batches, corpus)
     counts, drawn, means = jax.tree.map(lambda of_draws: of_draws[WARM_UP:], drawn)
     for number, kind in enumerate(kinds):
         own, both = counts[:, which == number], kind.counts[:, :, None] * kind.counts[:, None]
@@ -81,9 +85,9 @@ def test_topics_have_their_exact_law(monkeypatch, story, layout, collapse):
             assert_law_of_theta(drawn[:, which == number], means[:, which == number].mean(0), kind)
 
 
-def assert_counted(z, blocks, corpus):
+def assert_counted(z, batches, corpus):
     """The tables that the sweep keeps are those of its topics."""
-    topics, (document, term) = blocks.of_tokens(z.topics, z.long), corpus.tokens()
+    topics, (document, term) = batches.of_tokens(z.topics, z.long), corpus.tokens()
     expected = np.zeros((len(corpus), known.K)), np.zeros((known.K, corpus.num_terms))
     np.add.at(expected[0], (document, topics), 1)
     np.add.at(expected[1], (topics, term), 1)

@@ -20,7 +20,7 @@ from topiczoo.inference.em.expectations import Settings
 from topiczoo.inference.em.expectations_words import Words
 from topiczoo.inference.posterior.fit import Fit
 from topiczoo.inference.predictive.class_posterior import ClassPosterior
-from topiczoo.inference.predictive.fold_in import Folding
+from topiczoo.inference.predictive.fold_in import FoldIn
 from topiczoo.inference.story.graph import read
 from topiczoo.models import disclda, draw_words
 
@@ -47,9 +47,9 @@ def planted(num_documents=120, seed=0):
 def fit():
     """A fit written down by hand, at the topics that documents are drawn from."""
     corpus, y = planted()
-    reading = read(disclda, corpus[:80], y[:80], ARGUMENTS)
+    graph = read(disclda, corpus[:80], y[:80], ARGUMENTS)
     draws = {"beta": BETA[None, None], "pi": PI[None, None]}
-    return Fit(reading.story, corpus[:80], draws, y=reading.y, engine="vem")
+    return Fit(graph.story, corpus[:80], draws, y=graph.y, engine="vem")
 
 
 def test_a_class_says_which_topics_a_document_may_take_and_how_often_it_comes():
@@ -86,9 +86,9 @@ def test_classes_by_bayes_rule_are_those_of_enumeration(fit):
     counts = np.zeros((4, 40), int)
     for d, words in enumerate(([0, 1, 2], [5, 5, 9], [12, 20, 33], [7, 30, 31])):
         np.add.at(counts[d], words, 1)
-    folding = Folding(fit, Corpus.from_counts(counts, fit.vocabulary))
-    values = folding.means(0)
-    classes = ClassPosterior(folding, "y")
+    fold = FoldIn(fit, Corpus.from_counts(counts, fit.vocabulary))
+    values = fold.means(0)
+    classes = ClassPosterior(fold, "y")
     found, theta = classes.log_joint(values)
     beta, pi = np.asarray(values["beta"], float), np.asarray(values["pi"], float)
     alpha = 0.3 * np.where(OWN, 1.0, 1e-3)
@@ -142,9 +142,9 @@ def test_scores_know_the_class_above(fit):
 def test_a_class_of_ones_own_above_whole_documents_is_exact():
     """Naive Bayes in seven lines, at given topics: Bayes' rule."""
     corpus, y = planted()
-    reading = read(naive_bayes, corpus[:80], y[:80], {})
+    graph = read(naive_bayes, corpus[:80], y[:80], {})
     draws = {"beta": BETA[None, None, :3], "pi": PI[None, None]}
-    fit = Fit(reading.story, corpus[:80], draws, y=reading.y, engine="gibbs")
+    fit = Fit(graph.story, corpus[:80], draws, y=graph.y, engine="gibbs")
     found = fit.predict(corpus[80:], rule="plug-in", calibrate=False)
     log_beta = np.log(np.maximum(BETA[:3].astype(np.float32), np.finfo(np.float32).tiny)).astype(float)
     joint = corpus[80:].counts @ log_beta.T + np.log(PI)
@@ -168,14 +168,14 @@ def test_what_a_latent_class_generates_is_a_mixture_over_classes():
     """The mean, and draws in their shares around the centres, within five standard errors (once in two million times)."""
     counts = np.array([[3, 1, 0, 0], [0, 1, 1, 2], [1, 1, 1, 1]])
     corpus, y = Corpus.from_counts(counts), np.array([[0.0, 0.0], [9.0, 1.0], [8.0, 0.0]])
-    reading = read(of_places, corpus, y, {})
+    graph = read(of_places, corpus, y, {})
     beta = np.random.default_rng(1).dirichlet(np.ones(4), (2, 2))
     centre = np.array([[-8.0, 4.0], [8.0, 0.0]])
     regions = np.zeros((1, 1, 3), int)
     draws = {"beta": beta[None, None], "centre": centre[None, None], "region": regions}
-    fit = Fit(reading.story, corpus, draws, y=reading.y, engine="vem")
-    folding = Folding(fit, corpus)
-    classes, values = ClassPosterior(folding, "region"), folding.means(0)
+    fit = Fit(graph.story, corpus, draws, y=graph.y, engine="vem")
+    fold = FoldIn(fit, corpus)
+    classes, values = ClassPosterior(fold, "region"), fold.means(0)
     assert classes.answers == ["y"]
     shares, _ = classes(values)
     told = classes.part(jax.random.key(0), values, 4000)["y"]

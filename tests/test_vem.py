@@ -36,7 +36,7 @@ from topiczoo.inference.em.expectations import Settings, dirichlet_bound, fit_al
 from topiczoo.inference.em.expectations_enumerated import Enumerated
 from topiczoo.inference.em.expectations_normal import NormalWords, Tilt, expected_response, settle_tokens
 from topiczoo.inference.em.expectations_words import Words
-from topiczoo.inference.kernels.word_steps import e_step, pair_blocks
+from topiczoo.inference.kernels.word_steps import e_step, pair_batches
 from topiczoo.inference.story.graph import read
 from topiczoo.models import draw_bags, lda, mixture, slda
 
@@ -109,8 +109,8 @@ def test_an_e_step_starts_afresh_or_where_the_last_one_ended(words):
 def test_documents_shared_out_to_threads_have_the_same_e_step(words, monkeypatch):
     _, start, state = words
     monkeypatch.setattr(layouts, "LEAST_SHARED", 100)
-    shared = pair_blocks(layouts.distinct_pairs(CORPUS), *CORPUS.counts.shape)
-    assert len(shared.blocks.terms) == 8
+    shared = pair_batches(layouts.distinct_pairs(CORPUS), *CORPUS.counts.shape)
+    assert len(shared.batches.terms) == 8
     log_beta = jnp.asarray(expected_log(start.topics).T, jnp.float32)
     begin = jnp.asarray(ALPHA * (1 + COUNTS.sum(1)[:, None] / ALPHA.sum()), jnp.float32)
     found = e_step(shared, log_beta, ALPHA, begin, (0.0, 7))
@@ -204,11 +204,11 @@ def normal():
     form = form_of(NormalWords, slda, SOME_Y, settings=Settings(e_iterations=5), **STORY)
     start = form.start(np.random.default_rng(0))
     state = form.expect(start._replace(spread=0.6), True)
-    width = form.blocks.rows.shape[-1]
+    width = form.batches.rows.shape[-1]
     phi = []
     for d in range(len(COUNTS)):
-        block, column = divmod(int(form.blocks.lane[d]), width)
-        first = int(form.blocks.start[0, block])
+        block, column = divmod(int(form.batches.lane[d]), width)
+        first = int(form.batches.start[0, block])
         phi.append(np.asarray(state.phi, float)[first : first + int(COUNTS[d].sum()), :, column])
     return form, state, phi
 
@@ -283,13 +283,13 @@ def test_equation_7_is_the_maximum_over_one_phi(sweeps):
     After one sweep that holds for the last token, at the gamma the sweep started from; in the end for all.
     """
     rng = np.random.default_rng(0)
-    blocks = documents(Corpus.from_counts(rng.multinomial(4, np.full(5, 0.2))[None]), blocks=True).blocks
+    batches = documents(Corpus.from_counts(rng.multinomial(4, np.full(5, 0.2))[None]), batches=True).batches
     log_beta, start = np.log(rng.dirichlet(np.ones(5), K)), rng.dirichlet(np.ones(K), 4)
     eta, y, sigma = np.array([-1.0, 0.5, 2.0]), 0.7, 0.4
     tilt = Tilt(*(jnp.asarray(part, jnp.float32) for part in (eta, [y], [sigma**-2])))
     arrays = (jnp.asarray(part, jnp.float32) for part in (log_beta.T, ALPHA[None], start.sum(0)[None]))
-    new, total, _ = settle_tokens(jnp.asarray(start, jnp.float32)[..., None], blocks, *arrays, tilt, 0.0, sweeps)
-    phi, terms = np.asarray(new, float)[..., 0], np.asarray(blocks.terms)[0, :, 0]
+    new, total, _ = settle_tokens(jnp.asarray(start, jnp.float32)[..., None], batches, *arrays, tilt, 0.0, sweeps)
+    phi, terms = np.asarray(new, float)[..., 0], np.asarray(batches.terms)[0, :, 0]
     gamma = ALPHA + (start.sum(0) if sweeps == 1 else np.asarray(total, float)[0])
 
     def bound_at(phi):

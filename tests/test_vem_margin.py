@@ -135,7 +135,7 @@ def test_the_m_step_of_a_margin_is_a_machine_on_the_labelled_documents(free):
     held[np.arange(len(LABELLED)), targets] = False
     assert told["support_vectors"] == held.sum() > 0
     assert told["tilt"] == np.abs(case.form.tilt(moved)).max()
-    loose = MarginWords(case.form.reading, Settings(slack="one")).maximise(state, fresh=True)
+    loose = MarginWords(case.form.graph, Settings(slack="one")).maximise(state, fresh=True)
     assert (
         best <= primal(loose.coefficients) + 1e-3 * best and primal(loose.coefficients) < (1 + 1.1 * LOOSE_GAP) * best
     )
@@ -354,7 +354,7 @@ def test_a_grid_that_is_none_is_refused():
 
 
 def test_what_is_not_served_is_named(monkeypatch):
-    monkeypatch.setattr(expectations, "unserved", lambda reading, engines, why: ValueError(why))
+    monkeypatch.setattr(expectations, "unserved", lambda graph, engines, why: ValueError(why))
     corpus, y = planted("binary", 12)
     with pytest.raises(ValueError, match="its prior is Laplace where a Normal is needed"):
         inference.vem(

@@ -31,7 +31,7 @@ from topiczoo.inference.em.starts import coefficients_by_response, topics_by_res
 from topiczoo.inference.kernels import special
 from topiczoo.inference.kernels.word_steps import first_gamma
 
-NOBODY = SimpleNamespace(story=SimpleNamespace(name="nobody"), below=())
+NOBODY = SimpleNamespace(story=SimpleNamespace(name="nobody"), response_sites=())
 
 
 # special functions and Dirichlet algebra
@@ -240,7 +240,7 @@ def test_settings_reach_the_form_by_their_names(monkeypatch):
     }  # fmt: skip
     asked = []
 
-    def stop(reading, settings, order):
+    def stop(graph, settings, order):
         asked.append((settings, order))
         raise RuntimeError
 
@@ -260,7 +260,7 @@ def test_a_bound_that_is_no_number_names_the_site_that_is_none():
     for wrong in (np.nan, -np.inf):
         with pytest.raises(FloatingPointError, match=r"'nobody' became (nan|-inf) at the site 'eta'"):
             _finite(Scripted([]), (0, wrong), NOBODY)
-    good, response = Scripted([]), SimpleNamespace(story=NOBODY.story, below=("y",))
+    good, response = Scripted([]), SimpleNamespace(story=NOBODY.story, response_sites=("y",))
     good.marginals = lambda state: Marginals(point={"eta": np.zeros(2)})
     with pytest.raises(FloatingPointError, match="at the site 'y'"):  # all sites are numbers: it is the response
         _finite(good, (0, np.nan), response)

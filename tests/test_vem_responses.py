@@ -144,7 +144,7 @@ def test_where_it_starts(case):
     grid = np.linspace(-1, 1, K)
     expected = coefficients_by_response(y, shares, OUTPUTS) if case.name == "class" else grid
     np.testing.assert_allclose(start.values["eta"], expected, rtol=1e-5)
-    uniform = GlmWords(form.reading, Settings(start="uniform")).start(np.random.default_rng(0))
+    uniform = GlmWords(form.graph, Settings(start="uniform")).start(np.random.default_rng(0))
     assert np.abs(uniform.topics - 1).max() < 0.6
     if case.name == "class":  # grids turned against each other
         expected = np.stack([np.roll(grid, 7 * c) for c in range(OUTPUTS)], 1)
@@ -274,7 +274,7 @@ def test_the_m_step_moves_topics_and_the_other_parameters(case):
     def slope(sigma):
         return -len(labelled) / sigma + squares / sigma**3 - sigma
 
-    bare = GlmWords(case.form.reading, Settings(topics="mle", point="mle"))  # without any prior
+    bare = GlmWords(case.form.graph, Settings(topics="mle", point="mle"))  # without any prior
     assert bare.bound(case.state) == pytest.approx(float(np.asarray(case.state.settled.bound, float).sum()))
     sigma = float(moved.values["sigma"])
     assert slope(0.995 * sigma) > 0 > slope(1.005 * sigma) and marginals.point["sigma"] == moved.values["sigma"]
@@ -315,7 +315,7 @@ def test_expectations_of_responses_and_their_slopes(case):
 
 
 def test_the_delta_method_is_a_second_order_expansion(case):
-    response = GlmResponse(case.form.reading, "map", "delta")
+    response = GlmResponse(case.form.graph, "map", "delta")
     assert not response.log_linear
     rng, size = np.random.default_rng(5), case.eta.shape[1]
     mean, root = rng.normal(0, 0.7, (len(Y), size)), rng.normal(0, 0.5, (len(Y), size, size))
@@ -410,7 +410,7 @@ def test_the_bound_never_falls_and_other_responses_are_learned(story, of_y):
 
 
 def test_what_the_parallel_order_refuses(monkeypatch):
-    monkeypatch.setattr(expectations, "unserved", lambda reading, engines, why: ValueError(why))
+    monkeypatch.setattr(expectations, "unserved", lambda graph, engines, why: ValueError(why))
     with pytest.raises(ValueError, match="order is 'random'; choose from 'parallel', 'sequential'"):
         vem(slda, CORPUS, Y, num_topics=K, order="random")
     with pytest.raises(ValueError, match="site 'rate' of the story 'latent_below': it is latent and depends on zbar"):

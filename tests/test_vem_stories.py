@@ -135,7 +135,7 @@ def test_what_vem_cannot_serve_it_names(story, site, monkeypatch):
     """With advice on what would serve it, which takes long to find and is looked at once."""
     advice = "use .*gibbs" if story is shrunken else "$"
     if story is not shrunken:
-        monkeypatch.setattr(expectations, "unserved", lambda reading, engines, why: ValueError(why))
+        monkeypatch.setattr(expectations, "unserved", lambda graph, engines, why: ValueError(why))
     with pytest.raises(ValueError, match=f"vem cannot serve the site '{site}'.*{advice}"):
         vem(story, FEW, None if story is drawn_alpha else Y[:20], order="sequential", progress_bar=False)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from topiczoo.corpora import Corpus
 
-from ..kernels.additive import JeffreysPenalty, LaplacePenalty, NormalPenalty, Penalty, climb, first_deviation, spread
+from ..kernels.additive import JeffreysPenalty, LaplacePenalty, NormalPenalty, Penalty, first_deviation, newton, spread
 from .expectations import Marginals
 
 Limits = tuple[int, float]
@@ -31,7 +31,7 @@ class Facet(NamedTuple):
 
     name: str
     shape: tuple[int, ...]  # [..., terms]
-    owner: jax.Array | None  # the component in each sum, see :func:`..kernels.additive.climb`
+    owner: jax.Array | None  # the component in each sum, see :func:`..kernels.additive.newton`
     penalty: Penalty
 
     def flat(self, value: Any) -> jax.Array:
@@ -118,7 +118,7 @@ class AdditiveSite:
 
     def _moved(self, facet: Facet, expected: jax.Array, state: dict, limits: Limits, penalty: Penalty) -> dict:
         before = facet.flat(state[facet.name])
-        found = climb(before, expected, self._others(state, facet), penalty, *limits, facet.owner).deviation
+        found = newton(before, expected, self._others(state, facet), penalty, *limits, facet.owner).deviation
         return {**state, facet.name: np.asarray(found).reshape(facet.shape)}
 
     def _flat(self, counts: Any) -> jax.Array:

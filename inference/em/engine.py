@@ -35,7 +35,7 @@ from tqdm.auto import tqdm
 from topiczoo.corpora import Corpus
 
 from ..kernels.word_steps import fold_in
-from ..story.graph import LABEL, Reading, read
+from ..story.graph import LABEL, StoryGraph, read
 from ..story.tracing import circumstances
 from ..story.validation import check_counts, check_numbers, check_seed
 from .expectations import Marginals, Settings
@@ -145,13 +145,13 @@ def vem(
         check_numbers(or_a=", or None", start_variance=start_variance)
     from ..posterior.fit import Fit
 
-    reading = read(story, corpus, y, arguments, latent_classes=True)
+    graph = read(story, corpus, y, arguments, latent_classes=True)
     settings = Settings(
         topics, point, estimate_alpha, e_tolerance, e_iterations, start, expectation, slack, guarded, start_variance
     )
-    form = form_of(reading, settings, order)
+    form = form_of(graph, settings, order)
     rng = np.random.default_rng(seed)
-    state, info = _ascend(form, form.start(rng), reading, num_iterations, tolerance, progress_bar)
+    state, info = _ascend(form, form.start(rng), graph, num_iterations, tolerance, progress_bar)
     info |= {"seed": seed, **circumstances()}
     info |= form.report(state) if hasattr(form, "report") else {}
     alpha = getattr(state, "alpha", None)
@@ -162,8 +162,8 @@ def vem(
     means.update({name: value[None] for name, value in marginals.point.items()})
     means.update({name: mean[None] for name, (mean, _) in marginals.normal.items()})
     return Fit(
-        reading.story, corpus, _draw(marginals, rng, num_draws), engine="vem", info=info,
-        y=reading.y if reading.known is None else reading.known,
+        graph.story, corpus, _draw(marginals, rng, num_draws), engine="vem", info=info,
+        y=graph.y if graph.known is None else graph.known,
         means={name: np.asarray(value, np.float32) for name, value in means.items()},
     )  # fmt: skip
 
@@ -173,22 +173,22 @@ def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name} is {value!r}; choose from {', '.join(map(repr, choices))}.")
 
 
-def form_of(reading: Reading, settings: Settings, order: str) -> Form:
+def form_of(graph: StoryGraph, settings: Settings, order: str) -> Form:
     """The form that serves a story."""
-    if not reading.has_words:
-        latent = reading.latent.values()
-        if not any(site.discrete for site in latent) and any(has_sparse_prior(reading, site.name) for site in latent):
-            return Bags(reading, settings)
-        return Enumerated(reading, settings)
-    if not reading.below:
-        return (LatentLabels if reading.parents.get(LABEL) else Words)(reading, settings)
-    if is_margin(reading):
-        return (MarginWords if len(reading.below) == 1 else MarginNormalWords)(reading, settings)
-    return NormalWords(reading, settings) if order == "sequential" else GlmWords(reading, settings)
+    if not graph.has_words:
+        latent = graph.latent.values()
+        if not any(site.discrete for site in latent) and any(has_sparse_prior(graph, site.name) for site in latent):
+            return Bags(graph, settings)
+        return Enumerated(graph, settings)
+    if not graph.response_sites:
+        return (LatentLabels if graph.parents.get(LABEL) else Words)(graph, settings)
+    if is_margin(graph):
+        return (MarginWords if len(graph.response_sites) == 1 else MarginNormalWords)(graph, settings)
+    return NormalWords(graph, settings) if order == "sequential" else GlmWords(graph, settings)
 
 
 def _ascend(
-    form: Form, state: Any, reading: Reading, num_iterations: int, tolerance: float, progress_bar: bool
+    form: Form, state: Any, graph: StoryGraph, num_iterations: int, tolerance: float, progress_bar: bool
 ) -> tuple[Any, dict[str, Any]]:
     """E-steps and M-steps in turn until the bound rests."""
     began, fresh = time.perf_counter(), getattr(form, "afresh", True)
@@ -197,15 +197,15 @@ def _ascend(
     monotone = getattr(form, "monotone", True)
     with tqdm(total=num_iterations, desc="EM", disable=not progress_bar) as bar:
         state = form.expect(state, fresh=True)
-        bounds.append(_finite(form, state, reading))
+        bounds.append(_finite(form, state, graph))
         try:
             for i in range(1, num_iterations + 1):
                 moved, was_fresh = form.maximise(state, fresh), fresh
                 new = form.expect(moved, fresh=fresh)
-                bound = _finite(form, new, reading)
+                bound = _finite(form, new, graph)
                 if fresh and bound - bounds[-1] < -ROUNDING * abs(bounds[-1]):
                     fresh, new = False, form.expect(moved, fresh=False)
-                    bound = _finite(form, new, reading)
+                    bound = _finite(form, new, graph)
                 rise = (bound - bounds[-1]) / abs(bounds[-1])
                 fresh = fresh and not (i >= FRESH and rise < tolerance)
                 if monotone and rise < -ROUNDING:
@@ -225,7 +225,7 @@ def _ascend(
     return state, info
 
 
-def _finite(form: Form, state: Any, reading: Reading) -> float:
+def _finite(form: Form, state: Any, graph: StoryGraph) -> float:
     """The bound, if it is a number; else name the site that is none."""
     bound = form.bound(state)
     if np.isfinite(bound):
@@ -233,9 +233,9 @@ def _finite(form: Form, state: Any, reading: Reading) -> float:
     marginals = form.marginals(state)
     values = marginals.point | marginals.dirichlet | marginals.categorical
     values |= {name: mean for name, (mean, _) in marginals.normal.items()}
-    bad = [name for name, value in values.items() if not np.isfinite(value).all()] or list(reading.below)
+    bad = [name for name, value in values.items() if not np.isfinite(value).all()] or list(graph.response_sites)
     raise FloatingPointError(
-        f"The bound of the story {reading.story.name!r} became {bound} at the site {(bad or ['w'])[0]!r}; look at its "
+        f"The bound of the story {graph.story.name!r} became {bound} at the site {(bad or ['w'])[0]!r}; look at its "
         "prior and at the scale of y."
     )
 

@@ -18,8 +18,8 @@ from scipy.special import digamma, gammaln, polygamma
 from topiczoo.corpora.layouts import documents
 
 from ..story.advice import unserved
-from ..story.graph import Reading
-from ..story.tracing import Answer, run, unwrapped
+from ..story.graph import StoryGraph
+from ..story.tracing import ZbarHandler, base_distribution, run
 
 SMOOTHING = 1e-20  # expected tokens added to each term under maximum likelihood: log 0 would end the bound
 SMALLEST_ALPHA = 1e-3  # an unused topic's alpha would run to 0, where float32 loses digamma
@@ -53,45 +53,45 @@ class Marginals:
     )  # mean and variance, both as the site
 
 
-def refuse(reading: Reading, site: str, why: str) -> NoReturn:
+def refuse(graph: StoryGraph, site: str, why: str) -> NoReturn:
     """Say which site stands in the way, and what would work."""
-    raise unserved(reading, ["vem"], f"vem cannot serve the site {site!r} of the story {reading.story.name!r}: {why}")
+    raise unserved(graph, ["vem"], f"vem cannot serve the site {site!r} of the story {graph.story.name!r}: {why}")
 
 
-def coefficients_site(reading: Reading, response: str) -> str:
+def coefficients_site(graph: StoryGraph, response: str) -> str:
     """The site whose value is the eta of the story's first ``zbar @ eta``."""
-    answer = Answer(lambda theta: theta)
-    trace = run(reading.story, reading.few_documents, reading.few_y, reading.few_values, answer)
-    for name in reading.latent:
+    answer = ZbarHandler(lambda theta: theta)
+    trace = run(graph.story, graph.few_documents, graph.few_y, graph.few_values, answer)
+    for name in graph.latent:
         if trace[name]["value"] is answer.coefficients[0]:
             return name
-    refuse(reading, response, "the eta of its zbar @ eta is computed, not a site itself")
+    refuse(graph, response, "the eta of its zbar @ eta is computed, not a site itself")
 
 
-def require_dirichlet(reading: Reading, name: str) -> None:
+def require_dirichlet(graph: StoryGraph, name: str) -> None:
     """The site is a Dirichlet whose concentration depends on no other site."""
-    site = reading.latent[name]
+    site = graph.latent[name]
     if not isinstance(site.prior, dist.Dirichlet):
-        refuse(reading, name, f"it is {type(site.prior).__name__} where a Dirichlet is needed")
-    if above := sorted(reading.parents[name] - {name}):
-        refuse(reading, above[0], f"it is a latent parameter of the prior of {name!r}")
+        refuse(graph, name, f"it is {type(site.prior).__name__} where a Dirichlet is needed")
+    if above := sorted(graph.parents[name] - {name}):
+        refuse(graph, above[0], f"it is a latent parameter of the prior of {name!r}")
 
 
-def concentrations(reading: Reading, names: list[str]) -> dict[str, np.ndarray]:
+def concentrations(graph: StoryGraph, names: list[str]) -> dict[str, np.ndarray]:
     """The prior concentrations of Dirichlet sites as the story gives them, in the shape of the sites' values."""
 
     @jax.jit
     def look(corpus: Any, y: Any) -> dict[str, jax.Array]:
-        trace = run(reading.story, corpus, y, {}, Answer(lambda theta: theta))
+        trace = run(graph.story, corpus, y, {}, ZbarHandler(lambda theta: theta))
         for name, site in trace.items():
             if site["type"] == "sample" and site["scale"] is not None:
-                refuse(reading, name, "its density is scaled")
+                refuse(graph, name, "its density is scaled")
         return {
-            name: jnp.broadcast_to(unwrapped(trace[name]["fn"]).concentration, jnp.shape(trace[name]["value"]))
+            name: jnp.broadcast_to(base_distribution(trace[name]["fn"]).concentration, jnp.shape(trace[name]["value"]))
             for name in names
         }
 
-    found = look(documents(reading.corpus, pairs=True), jax.tree.map(jnp.asarray, reading.y))
+    found = look(documents(graph.corpus, pairs=True), jax.tree.map(jnp.asarray, graph.y))
     return {name: np.asarray(value, np.float64) for name, value in found.items()}
 
 

@@ -19,8 +19,8 @@ from topiczoo.models.distributions import NormalJeffreys
 from topiczoo.models.vocabulary import BagOfWords
 
 from ..kernels.additive import JeffreysPenalty, LaplacePenalty, Penalty
-from ..story.graph import BETA, Reading
-from ..story.tracing import Answer, run, unwrapped
+from ..story.graph import BETA, StoryGraph
+from ..story.tracing import ZbarHandler, base_distribution, run
 from .additive_site import AdditiveSite, Facet, counts_of
 from .expectations import Marginals, Settings, refuse
 from .expectations_counted import counted_sites
@@ -31,49 +31,53 @@ SPARSE = dist.Laplace, NormalJeffreys  # priors of deviations
 TOLD, LATENT = 10.0, 0.3
 
 
-def has_sparse_prior(reading: Reading, name: str) -> bool:
-    return isinstance(reading.latent[name].prior, SPARSE)
+def has_sparse_prior(graph: StoryGraph, name: str) -> bool:
+    return isinstance(graph.latent[name].prior, SPARSE)
 
 
-def additive_topics(reading: Reading, settings: Settings) -> AdditiveSite | None:
+def additive_topics(graph: StoryGraph, settings: Settings) -> AdditiveSite | None:
     """The deviations of the topics that the story gives to draw_words, where they are softmax(rest + deviations)."""
-    above = sorted(reading.parents[BETA] - {BETA})
-    if not above or not all(has_sparse_prior(reading, name) for name in above):
+    above = sorted(graph.parents[BETA] - {BETA})
+    if not above or not all(has_sparse_prior(graph, name) for name in above):
         return None
 
     def topics(values: dict) -> jax.Array:
-        answer = Answer(lambda theta: theta)
-        run(reading.story, reading.few_documents, reading.few_y, values, answer)
+        answer = ZbarHandler(lambda theta: theta)
+        run(graph.story, graph.few_documents, graph.few_y, values, answer)
         return answer.beta
 
-    return _additive(reading, settings, above, topics)
+    return _additive(graph, settings, above, topics)
 
 
-def additive_bags(reading: Reading, settings: Settings, name: str) -> tuple[str, AdditiveSite]:
+def additive_bags(graph: StoryGraph, settings: Settings, name: str) -> tuple[str, AdditiveSite]:
     """The deviations of the components that the story gives to draw_bags, with the site of the words."""
-    trace = run(reading.story, reading.few_documents, reading.few_y, reading.few_values)
-    bags = [site for site in trace if site in reading.observed and isinstance(unwrapped(trace[site]["fn"]), BagOfWords)]
-    if len(bags) != 1 or name not in reading.parents[bags[0]]:
-        refuse(reading, name, "no words depend on it")
+    trace = run(graph.story, graph.few_documents, graph.few_y, graph.few_values)
+    bags = [
+        site
+        for site in trace
+        if site in graph.observed and isinstance(base_distribution(trace[site]["fn"]), BagOfWords)
+    ]
+    if len(bags) != 1 or name not in graph.parents[bags[0]]:
+        refuse(graph, name, "no words depend on it")
 
     def components(values: dict) -> jax.Array:
-        return unwrapped(run(reading.story, reading.few_documents, reading.few_y, values)[bags[0]]["fn"]).beta
+        return base_distribution(run(graph.story, graph.few_documents, graph.few_y, values)[bags[0]]["fn"]).beta
 
-    return bags[0], _additive(reading, settings, [name], components, bags[0])
+    return bags[0], _additive(graph, settings, [name], components, bags[0])
 
 
 def _additive(
-    reading: Reading, settings: Settings, names: list[str], components: Callable[[dict], jax.Array], words: str = ""
+    graph: StoryGraph, settings: Settings, names: list[str], components: Callable[[dict], jax.Array], words: str = ""
 ) -> AdditiveSite:
     """Check that components are softmax(rest + deviations), find which deviations are in which, and read their priors."""
-    penalties = {name: _penalty(reading, settings, name, words) for name in names}
+    penalties = {name: _penalty(graph, settings, name, words) for name in names}
 
     @jax.jit
     def log_beta(deviations: dict) -> jax.Array:
-        beta = components({**reading.few_values, **deviations})
+        beta = components({**graph.few_values, **deviations})
         return jnp.log(jnp.maximum(beta, jnp.finfo(jnp.float32).tiny))
 
-    shapes = {name: reading.latent[name].shape for name in names}
+    shapes = {name: graph.latent[name].shape for name in names}
     nothing = {name: jnp.zeros(shape) for name, shape in shapes.items()}
     rest = log_beta(nothing)
     rng = np.random.default_rng(0)
@@ -87,20 +91,20 @@ def _additive(
     facets = []
     for name, shape in shapes.items():
         if not shape or shape[-1] != rest.shape[-1]:
-            refuse(reading, name, "the words' probabilities are not a softmax of it plus what is fixed")
+            refuse(graph, name, "the words' probabilities are not a softmax of it plus what is fixed")
         tried = some(shape)
         moved = flat(log_beta({**nothing, name: tried}) - rest)
         owner = _nearest(moved, jnp.pad(flat(tried), ((0, 1), (0, 0))))
         own = np.array_equal(owner, np.arange(len(flat(tried))))
         facets.append(Facet(name, shape, None if own else jnp.asarray(owner), penalties[name]))
     facets.sort(key=lambda facet: int(np.prod(facet.shape[:-1])))
-    told = not any(site.discrete for site in reading.latent.values()) and not reading.has_words
+    told = not any(site.discrete for site in graph.latent.values()) and not graph.has_words
     variance = settings.start_variance or (TOLD if told else LATENT)
-    site = AdditiveSite(rest, tuple(facets), reading.corpus, variance)
+    site = AdditiveSite(rest, tuple(facets), graph.corpus, variance)
     for _ in range(2):
         values = {name: some(shape) for name, shape in shapes.items()}
         if not np.allclose(log_beta(values), site.log_mean({n: np.asarray(v) for n, v in values.items()}), atol=1e-3):
-            refuse(reading, names[0], "the words' probabilities are not a softmax of it plus what is fixed")
+            refuse(graph, names[0], "the words' probabilities are not a softmax of it plus what is fixed")
     return site
 
 
@@ -110,23 +114,23 @@ def _nearest(rows: jax.Array, candidates: jax.Array) -> np.ndarray:
     return np.asarray(((candidates**2).sum(-1) - 2 * rows @ candidates.T).argmin(-1), np.int32)
 
 
-def _penalty(reading: Reading, settings: Settings, name: str, words: str) -> Penalty:
+def _penalty(graph: StoryGraph, settings: Settings, name: str, words: str) -> Penalty:
     """The prior of a site of deviations, which must be independent and centred, and read by the words alone."""
-    site = reading.latent[name]
+    site = graph.latent[name]
     if site.document_axis is not None:
-        refuse(reading, name, "it has an axis of documents")
-    if above := sorted(reading.parents[name] - {name}):
-        refuse(reading, above[0], f"it is a latent parameter of the prior of {name!r}")
-    if others := sorted(reading.children([name]) - {name, words}):
-        refuse(reading, others[0], f"it reads {name!r}, which vem wants read by the words alone")
+        refuse(graph, name, "it has an axis of documents")
+    if above := sorted(graph.parents[name] - {name}):
+        refuse(graph, above[0], f"it is a latent parameter of the prior of {name!r}")
+    if others := sorted(graph.children([name]) - {name, words}):
+        refuse(graph, others[0], f"it reads {name!r}, which vem wants read by the words alone")
     if settings.topics == "mle":
-        refuse(reading, name, "topics='mle' would leave out its prior, and deviations would no longer be sparse")
-    traced = run(reading.story, reading.few_documents, reading.few_y, reading.few_values, Answer(lambda theta: theta))
+        refuse(graph, name, "topics='mle' would leave out its prior, and deviations would no longer be sparse")
+    traced = run(graph.story, graph.few_documents, graph.few_y, graph.few_values, ZbarHandler(lambda theta: theta))
     if traced[name]["scale"] is not None:
-        refuse(reading, name, "its density is scaled")
-    prior = unwrapped(traced[name]["fn"])
+        refuse(graph, name, "its density is scaled")
+    prior = base_distribution(traced[name]["fn"])
     if isinstance(prior, dist.Laplace) and np.any(prior.loc):
-        refuse(reading, name, "its Laplace prior is not centred at 0")
+        refuse(graph, name, "its Laplace prior is not centred at 0")
     return LaplacePenalty(jnp.asarray(prior.scale)) if isinstance(prior, dist.Laplace) else JeffreysPenalty()
 
 
@@ -142,19 +146,19 @@ class Bags:
 
     afresh = False
 
-    def __init__(self, reading: Reading, settings: Settings) -> None:
-        deviation = next(name for name in reading.latent if has_sparse_prior(reading, name))
-        self.words, self.site = additive_bags(reading, settings, deviation)
-        extra = sorted(set(reading.latent) - {deviation})
-        observed = [name for name in reading.observed if reading.parents[name] - {name, deviation}]
-        self.counted = counted_sites(reading, extra, settings.topics == "mle", observed)
+    def __init__(self, graph: StoryGraph, settings: Settings) -> None:
+        deviation = next(name for name in graph.latent if has_sparse_prior(graph, name))
+        self.words, self.site = additive_bags(graph, settings, deviation)
+        extra = sorted(set(graph.latent) - {deviation})
+        observed = [name for name in graph.observed if graph.parents[name] - {name, deviation}]
+        self.counted = counted_sites(graph, extra, settings.topics == "mle", observed)
 
         @jax.jit
         def look(corpus: Any, y: Any) -> jax.Array:
-            return unwrapped(run(reading.story, corpus, y, {})[self.words]["fn"]).z
+            return base_distribution(run(graph.story, corpus, y, {})[self.words]["fn"]).z
 
-        z = np.asarray(look(documents(reading.corpus, pairs=True), jax.tree.map(jnp.asarray, reading.y)))
-        self.counts = counts_of((z == np.arange(len(self.site.rest))[:, None]).astype(np.float32), reading.corpus)
+        z = np.asarray(look(documents(graph.corpus, pairs=True), jax.tree.map(jnp.asarray, graph.y)))
+        self.counts = counts_of((z == np.arange(len(self.site.rest))[:, None]).astype(np.float32), graph.corpus)
 
     def start(self, rng: np.random.Generator) -> BagsState:
         return BagsState(self.site.start(rng, self.counts), 0.0)

@@ -25,8 +25,8 @@ from scipy.optimize import minimize
 from topiczoo.corpora.layouts import distinct_pairs
 
 from ..kernels.special import digamma
-from ..kernels.word_steps import pair_blocks
-from ..story.graph import Reading
+from ..kernels.word_steps import pair_batches
+from ..story.graph import StoryGraph
 from .expectations import Marginals, Settings, expected_log, fit_alpha, refuse
 from .expectations_glm import GlmResponse, Settled, no_less_than_rounding, settle_glm, sums_of_words
 from .expectations_words import read_words
@@ -48,16 +48,16 @@ class GlmState(NamedTuple):
 class GlmWords:
     """Stories of a Dirichlet theta for each document, Dirichlet topics, and responses of one zbar @ eta."""
 
-    def __init__(self, reading: Reading, settings: Settings) -> None:
-        self.reading, self.settings = reading, settings
-        self.theta, self.topics, self.alpha = read_words(reading, settings)
-        self.response = GlmResponse(reading, settings.point, settings.expectation)
+    def __init__(self, graph: StoryGraph, settings: Settings) -> None:
+        self.graph, self.settings = graph, settings
+        self.theta, self.topics, self.alpha = read_words(graph, settings)
+        self.response = GlmResponse(graph, settings.point, settings.expectation)
         known = {self.theta, *self.topics.names, *self.response.sites}
-        if extra := sorted((set(reading.latent) | set(reading.observed)) - known):
-            refuse(reading, extra[0], "it is neither part of the words nor of their response")
+        if extra := sorted((set(graph.latent) | set(graph.observed)) - known):
+            refuse(graph, extra[0], "it is neither part of the words nor of their response")
         self.num_topics = len(self.topics.prior)
-        self.pairs = pair_blocks(distinct_pairs(reading.corpus), *reading.corpus.counts.shape)
-        self.lengths = jnp.asarray(reading.corpus.lengths, jnp.float32)
+        self.pairs = pair_batches(distinct_pairs(graph.corpus), *graph.corpus.counts.shape)
+        self.lengths = jnp.asarray(graph.corpus.lengths, jnp.float32)
         self.size = int(np.prod(self.response.shape[1:], dtype=int))
         data = self.response.data  # an argument: XLA would spend seconds on what follows from constants
         self._objective = partial(jax.jit(self._expected), data)
@@ -69,8 +69,8 @@ class GlmWords:
         """Topics by the response, or section 3 of the paper: eta on a grid, topics uniform (plus noise)."""
         values, counts = self.response.start(), np.zeros(())
         if self.settings.start == "response":
-            y = self.reading.y
-            counts, shares = topics_by_response(self.reading.corpus.counts, y, self.num_topics)
+            y = self.graph.y
+            counts, shares = topics_by_response(self.graph.corpus.counts, y, self.num_topics)
             if len(self.response.shape) > 1:
                 eta = coefficients_by_response(y, shares, self.size)
                 values = {**values, self.response.eta: jnp.asarray(eta, jnp.float32)}
@@ -167,12 +167,12 @@ class GlmWords:
 
     def _constrained(self, flat: jax.Array) -> dict[str, jax.Array]:
         free = self._unravel(flat)
-        return {name: biject_to(self.reading.latent[name].fn.support)(free[name]) for name in free}
+        return {name: biject_to(self.graph.latent[name].fn.support)(free[name]) for name in free}
 
     def _move_others(self, values: dict, mean: jax.Array, covariance: jax.Array) -> dict:
         if not self.response.others:
             return values
-        free = {n: biject_to(self.reading.latent[n].fn.support).inv(values[n]) for n in self.response.others}
+        free = {n: biject_to(self.graph.latent[n].fn.support).inv(values[n]) for n in self.response.others}
         flat, self._unravel = ravel_pytree(free)
 
         def loss(x: np.ndarray) -> tuple[float, np.ndarray]:

@@ -32,11 +32,11 @@ from topiczoo.corpora.layouts import documents
 from ..kernels.sharding import by_threads, over_shards
 from ..kernels.small_matrices import solve
 from ..kernels.special import digamma, gammaln
-from ..kernels.sweep import CHUNK, look_up, room, topics_of_terms, with_margin
+from ..kernels.sweep import CHUNK, look_up, room, topics_of_terms, with_padding
 from ..kernels.word_steps import Chunk, PairBlocks, Weighed, by_document, out_of_logs, phi_at
 from ..marginal.model import sigma_points
-from ..story.graph import ZBAR, Reading
-from ..story.tracing import Answer, run, total
+from ..story.graph import ZBAR, StoryGraph
+from ..story.tracing import ZbarHandler, run, total
 from .expectations import coefficients_site, refuse
 
 NODES = 9
@@ -46,35 +46,35 @@ SMALLEST_STEP = 1 / 64  # of a document's tilt; below it the document rests
 class GlmResponse:
     """The observed sites below zbar, the coefficients eta, and the other parameters they read."""
 
-    def __init__(self, reading: Reading, point: str, expectation: str = "sigma points") -> None:
-        self.reading, self.map, self.delta = reading, point == "map", expectation == "delta"
-        for name in reading.below:
-            if name in reading.latent:
-                refuse(reading, name, "it is latent and depends on zbar")
-            if reading.density_axis[name] is None:
-                refuse(reading, name, "it has no axis of documents")
-        first = reading.below[0]
-        if not reading.linear or len(reading.predictor_shapes) != 1 or len(reading.predictor_shapes[0]) > 1:
-            refuse(reading, first, "it uses zbar otherwise than through one zbar @ eta, eta [K] or [K, C]")
-        reading.refuse_linked_documents()
-        self.eta = coefficients_site(reading, first)
-        self.shape = reading.latent[self.eta].shape  # [K] or [K, C]
-        read = set().union(*(reading.parents[name] for name in reading.below)) - {ZBAR}
-        self.others = sorted((read & set(reading.latent)) - {self.eta})
+    def __init__(self, graph: StoryGraph, point: str, expectation: str = "sigma points") -> None:
+        self.graph, self.map, self.delta = graph, point == "map", expectation == "delta"
+        for name in graph.response_sites:
+            if name in graph.latent:
+                refuse(graph, name, "it is latent and depends on zbar")
+            if graph.density_axis[name] is None:
+                refuse(graph, name, "it has no axis of documents")
+        first = graph.response_sites[0]
+        if not graph.linear or len(graph.predictor_shapes) != 1 or len(graph.predictor_shapes[0]) > 1:
+            refuse(graph, first, "it uses zbar otherwise than through one zbar @ eta, eta [K] or [K, C]")
+        graph.refuse_linked_documents()
+        self.eta = coefficients_site(graph, first)
+        self.shape = graph.latent[self.eta].shape  # [K] or [K, C]
+        read = set().union(*(graph.parents[name] for name in graph.response_sites)) - {ZBAR}
+        self.others = sorted((read & set(graph.latent)) - {self.eta})
         for name in self.others:
-            if reading.latent[name].document_axis is not None or reading.latent[name].discrete:
-                refuse(reading, name, "the response reads it and it belongs to documents or is discrete")
-        self.sites = {*reading.below, self.eta, *self.others}
-        self.data = documents(reading.corpus), jax.tree.map(jnp.asarray, reading.y)
+            if graph.latent[name].document_axis is not None or graph.latent[name].discrete:
+                refuse(graph, name, "the response reads it and it belongs to documents or is discrete")
+        self.sites = {*graph.response_sites, self.eta, *self.others}
+        self.data = documents(graph.corpus), jax.tree.map(jnp.asarray, graph.y)
         self.log_linear = not self.delta and len(self.shape) == 1 and self._is_log_linear()
 
     def _is_log_linear(self) -> bool:
         """Whether log p(y | x) = A x - B exp(x) + C: its third derivative is its second."""
-        reading = self.reading
+        graph = self.graph
 
         def total_at(x: jax.Array) -> jax.Array:
-            few = reading.few_documents, reading.few_y
-            return reading.document_terms(reading.below, *few, reading.few_values, Answer(predictors=[x])).sum()
+            few = graph.few_documents, graph.few_y
+            return graph.document_terms(graph.response_sites, *few, graph.few_values, ZbarHandler(predictors=[x])).sum()
 
         def derivative(function: Callable) -> Callable:
             return lambda x: jax.jvp(function, (x,), (jnp.ones_like(x),))[1]
@@ -89,13 +89,13 @@ class GlmResponse:
         grid = np.linspace(-1, 1, self.shape[0])
         if len(self.shape) > 1:
             grid = np.stack([np.roll(grid, 7 * c) for c in range(self.shape[1])], 1)
-        values = {name: self.reading.few_values[name] for name in self.others}
+        values = {name: self.graph.few_values[name] for name in self.others}
         return {self.eta: jnp.asarray(grid, jnp.float32), **values}
 
     def _at(self, values: dict, corpus: Any, y: Any, point: jax.Array) -> jax.Array:
         """log p(y | x) of each document, [D], at one predictor x of each, [D, C]."""
-        answer = Answer(lambda theta: theta, [point[:, 0] if len(self.shape) == 1 else point])
-        return self.reading.document_terms(self.reading.below, corpus, y, values, answer)
+        answer = ZbarHandler(lambda theta: theta, [point[:, 0] if len(self.shape) == 1 else point])
+        return self.graph.document_terms(self.graph.response_sites, corpus, y, values, answer)
 
     def terms(self, values: dict, corpus: Any, y: Any, mean: jax.Array, covariance: jax.Array) -> jax.Array:
         """F of each document, [D], at means [D, C] and covariances [D, C, C] of the predictor."""
@@ -135,8 +135,8 @@ class GlmResponse:
         """log p of eta and the other parameters; nothing under maximum likelihood."""
         if not self.map:
             return jnp.zeros(())
-        few = self.reading.few_documents, self.reading.few_y
-        trace = run(self.reading.story, *few, values, Answer(lambda theta: theta))
+        few = self.graph.few_documents, self.graph.few_y
+        trace = run(self.graph.story, *few, values, ZbarHandler(lambda theta: theta))
         return total(trace, [self.eta, *self.others])
 
 
@@ -188,11 +188,11 @@ def settle_glm(
     """The E-step from a given state. ``alpha`` is [D, K], ``log_beta`` [V, K], ``limits`` are tolerance and iterations."""
     limits = jnp.float32(limits[0]), jnp.int32(limits[1])
     sums, out = by_threads(
-        _settle_shards, pairs.blocks, pairs, data, log_beta, alpha, values, start, limits,
+        _settle_shards, pairs.batches, pairs, data, log_beta, alpha, values, start, limits,
         response=response, deepest=pairs.deepest,
     )  # fmt: skip
     sums = Sums(*(jnp.asarray(leaf.sum(0)) for leaf in sums))
-    settled = Settled(*(by_document(leaf, pairs.blocks) for leaf in out))
+    settled = Settled(*(by_document(leaf, pairs.batches) for leaf in out))
     return settled, sums._replace(counts=sums.counts[:-1])
 
 
@@ -207,7 +207,7 @@ def _settle_shards(
         shard: tuple, log_beta: jax.Array, alpha: jax.Array, values: dict, begin: Settled, rest: tuple
     ) -> tuple:
         terms, repeats, firsts, depths, rows_of, lengths_of = shard
-        terms, repeats = with_margin(terms, log_beta.shape[0]), with_margin(repeats, 0)
+        terms, repeats = with_padding(terms, log_beta.shape[0]), with_padding(repeats, 0)
         (corpus, y), (e_tolerance, e_iterations) = rest
         beta_of_terms = out_of_logs(log_beta)
         eta = values[response.eta].reshape(log_beta.shape[1], -1)  # [K, C]
@@ -365,8 +365,8 @@ def sums_of_words(
     pairs: PairBlocks, log_beta: jax.Array, weights: jax.Array, eta: jax.Array, lengths: jax.Array, *, exact: bool
 ) -> jax.Array:
     """The sum of :func:`of_word` over each document, [D, C, C], of phi at given log weights of topics [D, K]."""
-    found = by_threads(_sums_of_shards, pairs.blocks, pairs, log_beta, weights, eta, lengths, exact=exact)
-    return by_document(found, pairs.blocks)
+    found = by_threads(_sums_of_shards, pairs.batches, pairs, log_beta, weights, eta, lengths, exact=exact)
+    return by_document(found, pairs.batches)
 
 
 @partial(jax.jit, static_argnames=("exact",))
@@ -380,7 +380,7 @@ def _sums_of_shards(
         shard: tuple, log_beta: jax.Array, weights: jax.Array, eta: jax.Array, lengths: jax.Array
     ) -> jax.Array:
         terms, repeats, firsts, depths, rows_of, _ = shard
-        terms, repeats = with_margin(terms, log_beta.shape[0]), with_margin(repeats, 0)
+        terms, repeats = with_padding(terms, log_beta.shape[0]), with_padding(repeats, 0)
         beta_of_terms = out_of_logs(log_beta)
 
         def block(b: jax.Array) -> jax.Array:

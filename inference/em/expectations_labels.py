@@ -24,10 +24,10 @@ from scipy.special import logsumexp
 
 from topiczoo.corpora.layouts import distinct_pairs, documents
 
-from ..kernels.word_steps import e_step, first_gamma, pair_blocks
+from ..kernels.word_steps import e_step, first_gamma, pair_batches
 from ..mcmc.conjugate import LabelBlock
-from ..story.graph import LABEL, Reading
-from ..story.tracing import Answer, run, total
+from ..story.graph import LABEL, StoryGraph
+from ..story.tracing import ZbarHandler, run, total
 from .additive_site import dealt_counts, warmed_up
 from .expectations import Marginals, Settings, expected_log, fit_alpha, impossible, refuse
 from .expectations_words import read_words
@@ -50,37 +50,37 @@ class LabelsState(NamedTuple):
 class LatentLabels:
     """Stories of one latent label a document, with topics of its own, and a Dirichlet theta."""
 
-    def __init__(self, reading: Reading, settings: Settings) -> None:
-        self.reading, self.settings = reading, settings
-        self.theta, self.topics, self.alpha = read_words(reading, settings, labels=True)
-        above = sorted(reading.parents[LABEL])
+    def __init__(self, graph: StoryGraph, settings: Settings) -> None:
+        self.graph, self.settings = graph, settings
+        self.theta, self.topics, self.alpha = read_words(graph, settings, labels=True)
+        above = sorted(graph.parents[LABEL])
         self.label = above[0]
-        if len(above) > 1 or not LabelBlock.recognise(reading, self.label):
-            refuse(reading, above[-1], "the label given to draw_words must be one categorical site of documents")
-        self.readers = sorted(reading.children([self.label]))
-        others = sorted(set(reading.latent) - {self.theta, self.label, *self.topics.names})
+        if len(above) > 1 or not LabelBlock.recognise(graph, self.label):
+            refuse(graph, above[-1], "the label given to draw_words must be one categorical site of documents")
+        self.readers = sorted(graph.children([self.label]))
+        others = sorted(set(graph.latent) - {self.theta, self.label, *self.topics.names})
         for name in others:
-            if reading.latent[name].document_axis is not None or reading.latent[name].discrete:
-                refuse(reading, name, "beside theta and the label it is a third latent site of documents, or discrete")
-        for name in (*self.readers, *(n for n in reading.observed if n not in self.readers)):
-            if name not in self.readers or reading.density_axis[name] is None:
-                refuse(reading, name, f"it does not depend on {self.label!r} document by document")
+            if graph.latent[name].document_axis is not None or graph.latent[name].discrete:
+                refuse(graph, name, "beside theta and the label it is a third latent site of documents, or discrete")
+        for name in (*self.readers, *(n for n in graph.observed if n not in self.readers)):
+            if name not in self.readers or graph.density_axis[name] is None:
+                refuse(graph, name, f"it does not depend on {self.label!r} document by document")
         self.labels = jnp.arange(self.topics.prior.shape[0])
         self.points = PointSites(
-            reading, others, lambda points, shares, *data: (shares * self._log_evidence(points, *data)).sum()
+            graph, others, lambda points, shares, *data: (shares * self._log_evidence(points, *data)).sum()
         )
-        corpus = reading.corpus
-        self.pairs = pair_blocks(distinct_pairs(corpus), *corpus.counts.shape)
+        corpus = graph.corpus
+        self.pairs = pair_batches(distinct_pairs(corpus), *corpus.counts.shape)
         self.place_of = self._documents_of_places()
         self.lengths = corpus.lengths.astype(np.float64)
-        self.data = documents(corpus, pairs=True), jax.tree.map(jnp.asarray, reading.y)
+        self.data = documents(corpus, pairs=True), jax.tree.map(jnp.asarray, graph.y)
         self._evidence: Callable = jax.jit(self._log_evidence)
 
     def _documents_of_places(self) -> jax.Array:
-        """The document at each place of the blocks; one beyond the last in padding."""
-        pairs, blocks = distinct_pairs(self.reading.corpus), self.pairs.blocks
-        place = np.full(blocks.terms.shape, len(self.reading.corpus), np.int32)
-        place[blocks.places()] = np.asarray(pairs.document)
+        """The document at each position of the batches; one beyond the last in padding."""
+        pairs, batches = distinct_pairs(self.graph.corpus), self.pairs.batches
+        place = np.full(batches.terms.shape, len(self.graph.corpus), np.int32)
+        place[batches.positions()] = np.asarray(pairs.document)
         return jnp.asarray(place)
 
     def _log_evidence(self, points: dict, corpus: Any, y: Any) -> jax.Array:
@@ -88,7 +88,7 @@ class LatentLabels:
 
         def one(label: jax.Array) -> jax.Array:
             values = {**points, self.label: jnp.full(corpus.num_documents, label)}
-            return self.reading.document_terms(self.readers, corpus, y, values, Answer(lambda theta: theta))
+            return self.graph.document_terms(self.readers, corpus, y, values, ZbarHandler(lambda theta: theta))
 
         return jax.lax.map(one, self.labels)
 
@@ -97,11 +97,11 @@ class LatentLabels:
         points, nothing = self.points.start(), np.zeros(0)
         evidence = np.asarray(self._evidence(points, *self.data), float)
         shares = np.exp(evidence - logsumexp(evidence, axis=0))
-        if self.reading.known is not None:  # documents whose label is known come first
-            shares = np.equal.outer(np.asarray(self.labels), self.reading.known).astype(float)
+        if self.graph.known is not None:  # documents whose label is known come first
+            shares = np.equal.outer(np.asarray(self.labels), self.graph.known).astype(float)
         elif np.ptp(evidence, axis=0).max() < 1e-6:  # nothing but words tells labels apart
             shares = rng.dirichlet(np.full(len(self.labels), 0.1), len(self.lengths)).T
-        counts = dealt_counts(rng, self.reading.corpus, self.topics.prior.shape[-2], shares)
+        counts = dealt_counts(rng, self.graph.corpus, self.topics.prior.shape[-2], shares)
         topics = self.topics.start(rng, counts)
         state = LabelsState(topics, points, self.alpha, jnp.zeros(0), shares, counts, nothing)
         return warmed_up(self.topics, state, self.expect)
@@ -116,7 +116,7 @@ class LatentLabels:
             gammas.append(found.gamma)
             bounds.append(found.bound)
         joint = np.stack(bounds) + np.asarray(self._evidence(state.points, *self.data), np.float64)
-        joint += impossible(np.asarray(self.labels), self.reading.known)
+        joint += impossible(np.asarray(self.labels), self.graph.known)
         bound = logsumexp(joint, axis=0)
         shares = np.exp(joint - bound)
         counts = []
@@ -142,7 +142,7 @@ class LatentLabels:
     def marginals(self, state: LabelsState) -> Marginals:
         """theta's posterior is a mixture over labels: a Dirichlet with the mixture's mean concentration stands for it."""
         gamma = (state.shares[..., None] * np.asarray(state.gamma, np.float64)).sum(0)
-        latent = {self.label: state.shares.T} if self.reading.known is None else {}
+        latent = {self.label: state.shares.T} if self.graph.known is None else {}
         marginals = Marginals(dirichlet={self.theta: gamma}, categorical=latent, point=dict(state.points))
         self.topics.put(state.topics, marginals)
         return marginals
@@ -154,13 +154,13 @@ class PointSites:
     ``log_density(points, *data)`` is what is climbed beside the priors.
     """
 
-    def __init__(self, reading: Reading, names: list[str], log_density: Callable) -> None:
-        self.reading, self.names = reading, names
-        transforms = {name: biject_to(reading.latent[name].fn.support) for name in names}
-        few = reading.few_documents, reading.few_y
+    def __init__(self, graph: StoryGraph, names: list[str], log_density: Callable) -> None:
+        self.graph, self.names = graph, names
+        transforms = {name: biject_to(graph.latent[name].fn.support) for name in names}
+        few = graph.few_documents, graph.few_y
 
         def prior(points: dict) -> jax.Array:
-            return total(run(reading.story, *few, points, Answer(lambda theta: theta)), names)
+            return total(run(graph.story, *few, points, ZbarHandler(lambda theta: theta)), names)
 
         first = self.start()
         self._free = {name: transforms[name].inv for name in names}
@@ -176,7 +176,7 @@ class PointSites:
 
     def start(self) -> Points:
         """At the priors' means, where they have one."""
-        trace = run(self.reading.story, self.reading.few_documents, self.reading.few_y, {}, Answer(lambda theta: theta))
+        trace = run(self.graph.story, self.graph.few_documents, self.graph.few_y, {}, ZbarHandler(lambda theta: theta))
         points = {}
         for name in self.names:
             value = np.asarray(trace[name]["value"])

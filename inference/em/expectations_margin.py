@@ -25,8 +25,8 @@ from topiczoo.corpora.layouts import documents
 from topiczoo.models.margins import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgainstAll
 
 from ..kernels.word_steps import Rival
-from ..story.graph import ZBAR, Reading
-from ..story.tracing import Answer, run, unwrapped
+from ..story.graph import ZBAR, StoryGraph
+from ..story.tracing import ZbarHandler, base_distribution, run
 from .additive_site import counts_of
 from .expectations import Marginals, Settings, coefficients_site, refuse
 from .expectations_tilted import TiltedWords
@@ -43,34 +43,32 @@ WIDER, NARROWER = 1.5, 0.3  # a document's next step, where the last one served 
 SMALLEST_VARIANCE = 1e-6  # of a coefficient under a Laplace prior, in units of the prior's
 
 
-def is_margin(reading: Reading) -> bool:
+def is_margin(graph: StoryGraph) -> bool:
     """Whether some site below zbar is a margin."""
-    return any(reading.family(name) in LOSSES for name in reading.below)
+    return any(graph.family(name) in LOSSES for name in graph.response_sites)
 
 
 class MarginResponse:
     """The one margin below zbar, as the story gives it: its loss, its targets, and the prior of its coefficients."""
 
-    def __init__(self, reading: Reading) -> None:
-        self.reading = reading
-        self.name = next(name for name in reading.below if reading.family(name) in LOSSES)
-        self.others = [name for name in reading.below if name != self.name]
-        self.loss = LOSSES[reading.family(self.name)]
-        shapes = reading.predictor_shapes
-        if not reading.linear or len(shapes) != 1 or len(shapes[0]) > 1:
-            refuse(reading, self.name, "it uses zbar otherwise than through one zbar @ eta, eta [K] or [K, C]")
+    def __init__(self, graph: StoryGraph) -> None:
+        self.graph = graph
+        self.name = next(name for name in graph.response_sites if graph.family(name) in LOSSES)
+        self.others = [name for name in graph.response_sites if name != self.name]
+        self.loss = LOSSES[graph.family(self.name)]
+        shapes = graph.predictor_shapes
+        if not graph.linear or len(shapes) != 1 or len(shapes[0]) > 1:
+            refuse(graph, self.name, "it uses zbar otherwise than through one zbar @ eta, eta [K] or [K, C]")
         self.outputs = shapes[0][0] if shapes[0] else 1
-        self.eta = coefficients_site(reading, self.name)
-        if others := sorted(reading.parents[self.name] - {ZBAR, self.name, self.eta}):
-            refuse(reading, others[0], f"the margin {self.name!r} reads it")
-        if above := sorted(reading.parents[self.eta] - {self.eta}):
-            refuse(reading, above[0], f"it is a latent parameter of the prior of {self.eta!r}")
-        self.shape = reading.latent[self.eta].shape
-        prior = unwrapped(reading.latent[self.eta].fn)
+        self.eta = coefficients_site(graph, self.name)
+        if others := sorted(graph.parents[self.name] - {ZBAR, self.name, self.eta}):
+            refuse(graph, others[0], f"the margin {self.name!r} reads it")
+        if above := sorted(graph.parents[self.eta] - {self.eta}):
+            refuse(graph, above[0], f"it is a latent parameter of the prior of {self.eta!r}")
+        self.shape = graph.latent[self.eta].shape
+        prior = base_distribution(graph.latent[self.eta].fn)
         if not isinstance(prior, dist.Normal | dist.Laplace) or np.any(np.asarray(prior.loc)):
-            refuse(
-                reading, self.eta, f"its prior is {type(prior).__name__} where a Normal or Laplace around 0 is needed"
-            )
+            refuse(graph, self.eta, f"its prior is {type(prior).__name__} where a Normal or Laplace around 0 is needed")
         self.laplace = isinstance(prior, dist.Laplace)
         columns = (self.shape[0], self.outputs)
         self.scale = np.broadcast_to(np.asarray(prior.scale, float), self.shape).reshape(columns)
@@ -78,28 +76,28 @@ class MarginResponse:
 
     def _read_targets(self) -> None:
         """Targets, labelled documents and the loss's parameters; scores must be the predictor itself."""
-        reading = self.reading
+        graph = self.graph
 
         @jax.jit
         def look(corpus: Any, y: Any, x: jax.Array) -> tuple:
-            trace = run(reading.story, corpus, y, {}, Answer(lambda theta: theta, [x]))
-            fn = unwrapped(trace[self.name]["fn"])
+            trace = run(graph.story, corpus, y, {}, ZbarHandler(lambda theta: theta, [x]))
+            fn = base_distribution(trace[self.name]["fn"])
             parts = {name: getattr(fn, name) for name in ("weight", "cost", "epsilon") if hasattr(fn, name)}
             places = [getattr(fn, name) for name in ("loc", "scores") if hasattr(fn, name)]
             return trace[self.name]["value"], parts, places[0]
 
-        num_documents = len(reading.corpus)
-        x = jax.random.normal(jax.random.key(0), (num_documents, *reading.predictor_shapes[0]))
-        y = jax.tree.map(jnp.asarray, reading.y)
-        target, parts, scores = look(documents(reading.corpus), y, x)
+        num_documents = len(graph.corpus)
+        x = jax.random.normal(jax.random.key(0), (num_documents, *graph.predictor_shapes[0]))
+        y = jax.tree.map(jnp.asarray, graph.y)
+        target, parts, scores = look(documents(graph.corpus), y, x)
         if not np.allclose(scores, x, rtol=1e-5):
-            refuse(reading, self.name, "its scores are not zbar @ eta alone")
+            refuse(graph, self.name, "its scores are not zbar @ eta alone")
         for name, part in parts.items():
             if np.size(part) > 1 and np.ptp(np.asarray(part)):
-                refuse(reading, self.name, f"its {name} differs between documents")
+                refuse(graph, self.name, f"its {name} differs between documents")
         self.parameters = {name: jnp.float32(np.ravel(part)[0]) for name, part in parts.items()}
         told = np.concatenate(
-            [np.asarray(leaf, float).reshape(num_documents, -1) for leaf in jax.tree.leaves(reading.y)], 1
+            [np.asarray(leaf, float).reshape(num_documents, -1) for leaf in jax.tree.leaves(graph.y)], 1
         )
         self.labelled = ~np.isnan(told).any(1)
         self.target = np.asarray(target)[self.labelled]
@@ -133,14 +131,12 @@ def _loss_of_tokens(loss: Loss, tokens: jax.Array, rows: tuple, shared: tuple) -
 class MarginWords(TiltedWords):
     """Stories of a Dirichlet theta for each document, Dirichlet topics, and one margin of zbar @ eta."""
 
-    def __init__(self, reading: Reading, settings: Settings) -> None:
-        super().__init__(reading, settings)
-        self.response = MarginResponse(reading)
+    def __init__(self, graph: StoryGraph, settings: Settings) -> None:
+        super().__init__(graph, settings)
+        self.response = MarginResponse(graph)
         self.labelled = self.response.labelled
         if self.response.others:
-            refuse(
-                reading, self.response.others[0], f"it is a second response beside the margin {self.response.name!r}"
-            )
+            refuse(graph, self.response.others[0], f"it is a second response beside the margin {self.response.name!r}")
         self.refuse_others({self.response.name, self.response.eta}, "margin")
         target = np.zeros(len(self.lengths), self.response.target.dtype)
         target[self.labelled] = self.response.target
@@ -166,10 +162,10 @@ class MarginWords(TiltedWords):
         Noise on each count would be the simpler way to have topics differ, and drown classes that differ by less. The more
         topics a class has, the more evenly its documents are dealt: a topic of few would know them, not the class.
         """
-        corpus, response = self.reading.corpus, self.response
+        corpus, response = self.graph.corpus, self.response
         classes, topics = max(response.outputs, 2), np.arange(self.num_topics)
         if not response.of_classes or classes > self.num_topics:
-            ordered = topics_by_response(corpus.counts, self.reading.y, self.num_topics)[0]
+            ordered = topics_by_response(corpus.counts, self.graph.y, self.num_topics)[0]
             return ordered * rng.gamma(1.0, 1.0, ordered.shape)
         own = topics % classes == response.target[:, None]  # [documents, topics]
         evenness = np.clip(self.num_topics / classes / 20, 0.5, 2.0)

@@ -20,9 +20,9 @@ import numpyro.distributions as dist
 
 from ..kernels.sharding import by_threads, over_shards
 from ..kernels.special import digamma
-from ..kernels.sweep import CHUNK, look_up, room, with_margin
+from ..kernels.sweep import CHUNK, look_up, room, with_padding
 from ..kernels.word_steps import Chunk, PairBlocks, Weighed, out_of_logs
-from ..story.graph import Reading
+from ..story.graph import StoryGraph
 from .expectations import Marginals, Settings, refuse
 from .expectations_margin import MarginResponse
 from .expectations_response import NormalResponse
@@ -37,12 +37,12 @@ class _NormalBeside(NormalResponse):
     """The normal response beside a margin."""
 
     def _one_site(self) -> str:
-        reading = self.reading
-        others = [name for name in reading.below if issubclass(reading.family(name), dist.Normal)]
-        if len(reading.below) != 2 or len(others) != 1:
-            refuse(reading, reading.below[0], "beside a margin one normal response is served, and nothing else")
-        if not reading.linear or reading.predictor_shapes != ((),):
-            refuse(reading, others[0], "it uses zbar otherwise than through one zbar @ eta, eta [K]")
+        graph = self.graph
+        others = [name for name in graph.response_sites if issubclass(graph.family(name), dist.Normal)]
+        if len(graph.response_sites) != 2 or len(others) != 1:
+            refuse(graph, graph.response_sites[0], "beside a margin one normal response is served, and nothing else")
+        if not graph.linear or graph.predictor_shapes != ((),):
+            refuse(graph, others[0], "it uses zbar otherwise than through one zbar @ eta, eta [K]")
         return others[0]
 
 
@@ -62,7 +62,7 @@ def sums_of_products(
 
     def one_shard(shard: tuple, log_beta: jax.Array, log_weight: jax.Array, of_document: jax.Array) -> jax.Array:
         terms, repeats, start, depths, rows_of, _ = shard
-        terms, repeats = with_margin(terms, log_beta.shape[0]), with_margin(repeats, 0)
+        terms, repeats = with_padding(terms, log_beta.shape[0]), with_padding(repeats, 0)
         beta_of_terms = out_of_logs(log_beta)
 
         def block(b: jax.Array, carry: tuple) -> tuple:
@@ -101,13 +101,11 @@ class MarginNormalState(NamedTuple):
 class MarginNormalWords(TiltedWords):
     """Stories of a Dirichlet theta for each document, Dirichlet topics, one normal response and one margin of zbar @ eta."""
 
-    def __init__(self, reading: Reading, settings: Settings) -> None:
-        super().__init__(reading, settings)
-        self.normal, self.margin = _NormalBeside(reading, settings.point), MarginResponse(reading)
+    def __init__(self, graph: StoryGraph, settings: Settings) -> None:
+        super().__init__(graph, settings)
+        self.normal, self.margin = _NormalBeside(graph, settings.point), MarginResponse(graph)
         if self.margin.loss is not TUBE or self.margin.laplace:
-            refuse(
-                reading, self.margin.eta, "beside a normal response it needs a normal prior and a margin for numbers"
-            )
+            refuse(graph, self.margin.eta, "beside a normal response it needs a normal prior and a margin for numbers")
         self.refuse_others({self.margin.name, *self.normal.sites}, "response and margin")
         self.labelled, self.variance = self.margin.labelled, self.margin.scale[:, 0] ** 2
         self.y = np.where(self.labelled, self.normal.target, 0.0)
@@ -116,7 +114,7 @@ class MarginNormalWords(TiltedWords):
         """eta on a grid, sigma the deviation of y; topics by the response, or uniform plus noise."""
         counts: Any = 0.0
         if self.settings.start == "response":
-            counts, _ = topics_by_response(self.reading.corpus.counts, self.reading.y, self.num_topics)
+            counts, _ = topics_by_response(self.graph.corpus.counts, self.graph.y, self.num_topics)
         nothing, num_topics = np.zeros(0), self.num_topics
         return MarginNormalState(
             self.topics.start(rng, counts), self.alpha, None, nothing, nothing, nothing, np.linspace(-1, 1, num_topics),
@@ -145,7 +143,7 @@ class MarginNormalWords(TiltedWords):
         log_weight = digamma(new.gamma) - digamma(new.gamma.sum(-1, keepdims=True)) + jnp.asarray(tilt, jnp.float32)
         weight = jnp.asarray(np.where(self.labelled, self.lengths**-2, 0.0), jnp.float32)
         shared = self.pairs, self.log_beta(state), log_weight, weight
-        same = by_threads(sums_of_products, self.pairs.blocks, *shared, deepest=self.pairs.deepest).sum(0)
+        same = by_threads(sums_of_products, self.pairs.batches, *shared, deepest=self.pairs.deepest).sum(0)
         x = self.mean_topics(new)[self.labelled]
         once = np.diag((x / self.lengths[self.labelled, None]).sum(0))
         return new._replace(gram=x.T @ x + once - np.asarray(same, np.float64))

@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from topiczoo.corpora.layouts import Blocks, token_blocks
+from topiczoo.corpora.layouts import PaddedBatches, token_batches
 
 from ..kernels.special import digamma, gammaln
-from ..story.graph import Reading
+from ..story.graph import StoryGraph
 from .expectations import Marginals, Settings, expected_log, fit_alpha, log_normaliser, refuse
 from .expectations_response import NormalResponse
 from .expectations_words import read_words
@@ -48,7 +48,7 @@ def expected_response(
 @partial(jax.jit, donate_argnums=0)
 def settle_tokens(
     phi: jax.Array,
-    blocks: Blocks,
+    batches: PaddedBatches,
     log_beta: jax.Array,
     alpha: jax.Array,
     tokens: jax.Array,
@@ -63,12 +63,12 @@ def settle_tokens(
     sums throughout (equation 6). A block of documents is swept until every one's bound rises by less than
     ``e_tolerance`` of itself; those that do rest meanwhile.
     """
-    terms = blocks.terms[0]
+    terms = batches.terms[0]
     eta = tilt.eta[:, None]
 
     def block(b: jax.Array, carry: tuple) -> tuple:
         phi, totals, parts = carry
-        rows, lengths, first = blocks.rows[0, b], blocks.lengths[0, b], blocks.start[0, b]
+        rows, lengths, first = batches.rows[0, b], batches.lengths[0, b], batches.start[0, b]
         prior, target, precision = alpha[rows].T, tilt.target[rows], tilt.precision[rows]
         length = jnp.maximum(lengths, 1).astype(jnp.float32)
         constant = gammaln(prior.sum(0)) - gammaln(prior).sum(0)
@@ -99,7 +99,7 @@ def settle_tokens(
 
             nothing = jnp.zeros_like(length)
             carry = phi, phi[first], tilt.eta @ total, jnp.zeros_like(total), nothing, nothing
-            phi, _, _, fresh, words, squares = jax.lax.fori_loop(0, blocks.depth[0, b], token, carry)
+            phi, _, _, fresh, words, squares = jax.lax.fori_loop(0, batches.depth[0, b], token, carry)
             # (2) at gamma = alpha + sum_n phi_n, where E[log p(theta)] + E[log p(z)] - E[log q(theta)] is a ratio of
             # normalisers
             gamma = prior + fresh
@@ -115,45 +115,47 @@ def settle_tokens(
         _, phi, total, _, part, _ = state
         return phi, totals.at[b].set(total.T), parts.at[b].set(part)
 
-    shape = blocks.rows.shape[1:]
+    shape = batches.rows.shape[1:]
     carry = phi, jnp.zeros((*shape, len(eta))), jnp.zeros(shape)
     phi, totals, parts = jax.lax.fori_loop(0, shape[0], block, carry)
-    return phi, totals.reshape(-1, len(eta))[blocks.lane], parts.reshape(-1)[blocks.lane]
+    return phi, totals.reshape(-1, len(eta))[batches.lane], parts.reshape(-1)[batches.lane]
 
 
 @partial(jax.jit, static_argnames="num_terms")
-def token_sums(phi: jax.Array, blocks: Blocks, weight: jax.Array, num_terms: int) -> tuple[jax.Array, jax.Array]:
+def token_sums(
+    phi: jax.Array, batches: PaddedBatches, weight: jax.Array, num_terms: int
+) -> tuple[jax.Array, jax.Array]:
     """Expected counts [V, K], the sums of equation 8, and sum_d weight_d sum_n phi_dn phi_dn' [K, K] for equation 5."""
 
     def block(b: jax.Array, carry: tuple) -> tuple:
-        in_lane = weight[blocks.rows[0, b]]
+        in_lane = weight[batches.rows[0, b]]
 
         def place(n: jax.Array, carry: tuple) -> tuple:
             counts, products = carry
-            here = phi[blocks.start[0, b] + n]
-            counts = counts.at[blocks.terms[0, blocks.start[0, b] + n]].add(here.T)
+            here = phi[batches.start[0, b] + n]
+            counts = counts.at[batches.terms[0, batches.start[0, b] + n]].add(here.T)
             return counts, products + (in_lane * here) @ here.T
 
-        return jax.lax.fori_loop(0, blocks.depth[0, b], place, carry)
+        return jax.lax.fori_loop(0, batches.depth[0, b], place, carry)
 
     num_topics = phi.shape[1]
     carry = jnp.zeros((num_terms, num_topics)), jnp.zeros((num_topics, num_topics))
-    return jax.lax.fori_loop(0, blocks.rows.shape[1], block, carry)
+    return jax.lax.fori_loop(0, batches.rows.shape[1], block, carry)
 
 
 @jax.jit
-def squared_products(phi: jax.Array, blocks: Blocks, eta: jax.Array) -> jax.Array:
+def squared_products(phi: jax.Array, batches: PaddedBatches, eta: jax.Array) -> jax.Array:
     """sum_n (eta . phi_dn)^2 of each document, [D]."""
 
     def block(b: jax.Array, totals: jax.Array) -> jax.Array:
         def place(n: jax.Array, total: jax.Array) -> jax.Array:
-            return total + (eta @ phi[blocks.start[0, b] + n]) ** 2
+            return total + (eta @ phi[batches.start[0, b] + n]) ** 2
 
-        total = jax.lax.fori_loop(0, blocks.depth[0, b], place, jnp.zeros(totals.shape[1]))
+        total = jax.lax.fori_loop(0, batches.depth[0, b], place, jnp.zeros(totals.shape[1]))
         return totals.at[b].set(total)
 
-    totals = jax.lax.fori_loop(0, blocks.rows.shape[1], block, jnp.zeros(blocks.rows.shape[1:]))
-    return totals.reshape(-1)[blocks.lane]
+    totals = jax.lax.fori_loop(0, batches.rows.shape[1], block, jnp.zeros(batches.rows.shape[1:]))
+    return totals.reshape(-1)[batches.lane]
 
 
 class NormalState(NamedTuple):
@@ -171,22 +173,22 @@ class NormalState(NamedTuple):
 class NormalWords:
     """Stories of a Dirichlet theta for each document, Dirichlet topics, and one normal response linear in zbar."""
 
-    def __init__(self, reading: Reading, settings: Settings) -> None:
-        self.reading, self.settings = reading, settings
-        self.theta, self.topics, self.alpha = read_words(reading, settings)
-        self.response = NormalResponse(reading, settings.point)
+    def __init__(self, graph: StoryGraph, settings: Settings) -> None:
+        self.graph, self.settings = graph, settings
+        self.theta, self.topics, self.alpha = read_words(graph, settings)
+        self.response = NormalResponse(graph, settings.point)
         known = {self.theta, *self.topics.names, *self.response.sites}
-        if extra := sorted((set(reading.latent) | set(reading.observed)) - known):
-            refuse(reading, extra[0], "it is neither part of the words nor of their normal response")
+        if extra := sorted((set(graph.latent) | set(graph.observed)) - known):
+            refuse(graph, extra[0], "it is neither part of the words nor of their normal response")
         self.num_topics, self.num_terms = self.topics.prior.shape
-        self.blocks = token_blocks(reading.corpus, shards=1)
-        self.lengths = reading.corpus.lengths.astype(np.float64)
+        self.batches = token_batches(graph.corpus, shards=1)
+        self.lengths = graph.corpus.lengths.astype(np.float64)
 
     def start(self, rng: np.random.Generator) -> NormalState:
         """Eta on a grid, sigma^2 the sample variance; topics by the response, or uniform (plus noise) as in the paper."""
         nothing, counts = jnp.zeros(0), np.zeros(())
         if self.settings.start == "response":
-            counts, _ = topics_by_response(self.reading.corpus.counts, self.reading.y, self.num_topics)
+            counts, _ = topics_by_response(self.graph.corpus.counts, self.graph.y, self.num_topics)
         return NormalState(
             self.topics.start(rng, counts), self.alpha, np.linspace(-1, 1, self.num_topics), self.response.first_spread(),
             nothing, nothing, np.zeros(0),
@@ -199,15 +201,15 @@ class NormalWords:
         numbers = state.eta, self.response.target, self.response.precision(state.spread)
         tilt = Tilt(*(jnp.asarray(number, jnp.float32) for number in numbers))
         limits = self.settings.e_tolerance, self.settings.e_iterations
-        phi, tokens, part = settle_tokens(phi, self.blocks, log_beta, alpha, tokens, tilt, *limits)
+        phi, tokens, part = settle_tokens(phi, self.batches, log_beta, alpha, tokens, tilt, *limits)
         gamma = state.alpha + np.asarray(tokens, np.float64)
         bound = np.asarray(part, np.float64) + log_normaliser(gamma) - log_normaliser(state.alpha)
         return state._replace(phi=phi, tokens=tokens, bound=bound)
 
     def _uniform(self) -> tuple[jax.Array, jax.Array]:
         """phi of 1/K for every token, and its sums."""
-        depth, lengths = np.asarray(self.blocks.depth[0]), np.asarray(self.blocks.lengths[0])
-        position = np.arange(depth.sum()) - np.repeat(np.asarray(self.blocks.start[0]), depth)
+        depth, lengths = np.asarray(self.batches.depth[0]), np.asarray(self.batches.lengths[0])
+        position = np.arange(depth.sum()) - np.repeat(np.asarray(self.batches.start[0]), depth)
         inside = jnp.asarray(position[:, None] < np.repeat(lengths, depth, axis=0))[:, None]
         share = jnp.full(self.num_topics, 1 / self.num_topics)
         return jnp.where(inside, share[:, None], 0.0), jnp.asarray(self.lengths, jnp.float32)[:, None] * share
@@ -220,13 +222,13 @@ class NormalWords:
         # (sum_n phi_n sum_n phi_n' - sum_n phi_n phi_n' + diag sum_n phi_n) / N^2
         precision = self.response.precision(state.spread)
         weight = precision / self.lengths**2
-        sums = token_sums(state.phi, self.blocks, jnp.asarray(weight, jnp.float32), self.num_terms)
+        sums = token_sums(state.phi, self.batches, jnp.asarray(weight, jnp.float32), self.num_terms)
         counts, same = (np.asarray(sum_, np.float64) for sum_ in sums)
         gram = (tokens * weight[:, None]).T @ tokens - same + np.diag(weight @ tokens)
         phibar = tokens / self.lengths[:, None]
         eta = self.response.coefficients(gram, phibar.T @ (precision * self.response.target))
 
-        squares = np.asarray(squared_products(state.phi, self.blocks, jnp.asarray(eta, jnp.float32)), np.float64)
+        squares = np.asarray(squared_products(state.phi, self.batches, jnp.asarray(eta, jnp.float32)), np.float64)
         variance = np.maximum(tokens @ eta**2 - squares, 0.0) / self.lengths**2
         residual = (self.response.target - phibar @ eta) ** 2 + variance
         spread = self.response.spread_given(residual, state.spread)

@@ -18,8 +18,8 @@ from scipy.optimize import minimize_scalar
 
 from topiczoo.corpora.layouts import documents
 
-from ..story.graph import ZBAR, Reading
-from ..story.tracing import Answer, log_prob, run, unwrapped
+from ..story.graph import ZBAR, StoryGraph
+from ..story.tracing import ZbarHandler, base_distribution, log_prob, run
 from .expectations import coefficients_site, refuse
 
 
@@ -35,18 +35,18 @@ class Look(NamedTuple):
 class NormalResponse:
     """The one site below zbar, its coefficients eta, and the site ("spread") that sets its scale, if any."""
 
-    def __init__(self, reading: Reading, point: str) -> None:
-        self.reading, self.map = reading, point == "map"
+    def __init__(self, graph: StoryGraph, point: str) -> None:
+        self.graph, self.map = graph, point == "map"
         self.name = self._one_site()
         self._check_family()
-        self.eta = coefficients_site(reading, self.name)
+        self.eta = coefficients_site(graph, self.name)
         self.spread = self._spread_site()
         self.sites = {self.name, self.eta} | ({self.spread} if self.spread else set())
         self._check_location()
-        self._data = documents(reading.corpus), jax.tree.map(jnp.asarray, reading.y)
+        self._data = documents(graph.corpus), jax.tree.map(jnp.asarray, graph.y)
 
-        zeros = jnp.zeros(len(reading.corpus))
-        values = {name: reading.few_values[name] for name in self.sites & set(reading.latent)}
+        zeros = jnp.zeros(len(graph.corpus))
+        values = {name: graph.few_values[name] for name in self.sites & set(graph.latent)}
         look = self._look(*self._data, values, zeros)
         value = np.asarray(look.value, np.float64)
         self.labelled = ~np.isnan(value) & np.asarray(look.counts)
@@ -57,43 +57,43 @@ class NormalResponse:
     # what the story says
 
     def _one_site(self) -> str:
-        reading = self.reading
-        for name in reading.below:
-            if name in reading.latent:
-                refuse(reading, name, "it is latent and depends on zbar")
-        if len(reading.below) > 1:
-            refuse(reading, reading.below[1], f"it is a second response beside {reading.below[0]!r}")
-        name = reading.below[0]
-        if not reading.linear or len(reading.predictor_shapes) != 1:
-            refuse(reading, name, "it uses zbar otherwise than through one zbar @ eta")
-        if reading.predictor_shapes != ((),):
-            shape = ["K", *reading.predictor_shapes[0]]
-            refuse(reading, name, f"its eta has shape [{', '.join(map(str, shape))}] where [K] is needed")
+        graph = self.graph
+        for name in graph.response_sites:
+            if name in graph.latent:
+                refuse(graph, name, "it is latent and depends on zbar")
+        if len(graph.response_sites) > 1:
+            refuse(graph, graph.response_sites[1], f"it is a second response beside {graph.response_sites[0]!r}")
+        name = graph.response_sites[0]
+        if not graph.linear or len(graph.predictor_shapes) != 1:
+            refuse(graph, name, "it uses zbar otherwise than through one zbar @ eta")
+        if graph.predictor_shapes != ((),):
+            shape = ["K", *graph.predictor_shapes[0]]
+            refuse(graph, name, f"its eta has shape [{', '.join(map(str, shape))}] where [K] is needed")
         return name
 
     def _check_family(self) -> None:
-        if not issubclass(family := self.reading.family(self.name), dist.Normal):
+        if not issubclass(family := self.graph.family(self.name), dist.Normal):
             refuse(
-                self.reading,
+                self.graph,
                 self.name,
                 f"its distribution is {family.__name__} where a Normal is needed (order='parallel' serves it)",
             )
 
     def _spread_site(self) -> str | None:
-        reading = self.reading
-        others = sorted(reading.parents[self.name] - {self.eta, ZBAR, self.name})
+        graph = self.graph
+        others = sorted(graph.parents[self.name] - {self.eta, ZBAR, self.name})
         for name in (self.eta, *others):
-            if above := sorted(reading.parents[name] - {name}):
-                refuse(reading, above[0], f"it is a latent parameter of the prior of {name!r}")
+            if above := sorted(graph.parents[name] - {name}):
+                refuse(graph, above[0], f"it is a latent parameter of the prior of {name!r}")
         if not others:
             return None
         for name in others:
-            if reading.latent[name].shape != () or reading.latent[name].discrete:
-                refuse(reading, name, f"{self.name!r} reads it and it is no single number")
+            if graph.latent[name].shape != () or graph.latent[name].discrete:
+                refuse(graph, name, f"{self.name!r} reads it and it is no single number")
             if not np.allclose(self._few(self._another(name)).location, self._few().location, rtol=1e-4):
-                refuse(reading, name, f"it enters the mean of {self.name!r}")
+                refuse(graph, name, f"it enters the mean of {self.name!r}")
         if len(others) > 1:
-            refuse(reading, others[1], f"it is a second site in the scale of {self.name!r}")
+            refuse(graph, others[1], f"it is a second site in the scale of {self.name!r}")
         return others[0]
 
     def _check_location(self) -> None:
@@ -102,31 +102,31 @@ class NormalResponse:
         moved = self._few(predictor=step)
         same_scale = np.allclose(moved.scale, at_zero.scale, rtol=1e-4)
         if not same_scale or not np.allclose(moved.location - at_zero.location, step, rtol=1e-3, atol=1e-4):
-            refuse(self.reading, self.name, "its mean is not zbar @ eta plus something free of topics")
+            refuse(self.graph, self.name, "its mean is not zbar @ eta plus something free of topics")
         moved = self._few(self._another(self.eta))
         if not (np.allclose(moved.location, at_zero.location) and np.allclose(moved.scale, at_zero.scale)):
-            refuse(self.reading, self.eta, f"{self.name!r} reads it otherwise than through zbar @ eta")
+            refuse(self.graph, self.eta, f"{self.name!r} reads it otherwise than through zbar @ eta")
 
     def _another(self, name: str) -> dict[str, jax.Array]:
-        """A value of the site other than the reading's."""
-        value, bijection = self.reading.few_values[name], biject_to(self.reading.latent[name].fn.support)
+        """A value of the site other than the graph's."""
+        value, bijection = self.graph.few_values[name], biject_to(self.graph.latent[name].fn.support)
         return {name: bijection(bijection.inv(value) + jnp.linspace(0.3, 0.9, value.size).reshape(value.shape))}
 
     def _few(self, values: Mapping[str, jax.Array] | None = None, predictor: jax.Array | None = None) -> Look:
-        """The response on the reading's few documents."""
-        reading = self.reading
+        """The response on the graph's few documents."""
+        graph = self.graph
         predictor = jnp.zeros(3) if predictor is None else predictor
-        return self._look(reading.few_documents, reading.few_y, {**reading.few_values, **(values or {})}, predictor)
+        return self._look(graph.few_documents, graph.few_y, {**graph.few_values, **(values or {})}, predictor)
 
     def _look(self, corpus: Any, y: Any, values: Any, predictor: jax.Array) -> Look:
         def look(corpus: Any, y: Any, values: Any, predictor: jax.Array) -> Look:
-            trace = run(self.reading.story, corpus, y, values, Answer(lambda theta: theta, [predictor]))
+            trace = run(self.graph.story, corpus, y, values, ZbarHandler(lambda theta: theta, [predictor]))
             fn, counts = trace[self.name]["fn"], True
             while (base := getattr(fn, "base_dist", None)) is not None:
                 counts = counts & fn._mask if isinstance(fn, dist.MaskedDistribution) else counts
                 fn = base
             if jnp.shape(trace[self.name]["value"]) != predictor.shape:
-                refuse(self.reading, self.name, "it has more than one number a document")
+                refuse(self.graph, self.name, "it has more than one number a document")
             parts = fn.loc, fn.scale, trace[self.name]["value"], counts
             return Look(*(jnp.broadcast_to(part, predictor.shape) for part in parts))
 
@@ -134,13 +134,13 @@ class NormalResponse:
 
     def _eta_prior(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean and precision [K] of eta's normal prior; precision 0 where maximum likelihood is asked for."""
-        shape = self.reading.latent[self.eta].shape
+        shape = self.graph.latent[self.eta].shape
         if not self.map:
             return np.zeros(shape), np.zeros(shape)
-        prior = unwrapped(self.reading.latent[self.eta].fn)
+        prior = base_distribution(self.graph.latent[self.eta].fn)
         if not isinstance(prior, dist.Normal):
             refuse(
-                self.reading, self.eta, f"its prior is {type(prior).__name__} where a Normal is needed (point='mle' "
+                self.graph, self.eta, f"its prior is {type(prior).__name__} where a Normal is needed (point='mle' "
                 "leaves priors out)",
             )  # fmt: skip
         mean, scale = (np.broadcast_to(np.asarray(part, np.float64), shape) for part in (prior.loc, prior.scale))
@@ -149,9 +149,9 @@ class NormalResponse:
     def _scale_and_prior(self, spread: jax.Array, corpus: Any, y: Any) -> tuple[jax.Array, jax.Array]:
         values = {self.spread: spread} if self.spread else {}
         zeros = jnp.zeros(corpus.num_documents)
-        trace = run(self.reading.story, corpus, y, values, Answer(lambda theta: theta, [zeros]))
+        trace = run(self.graph.story, corpus, y, values, ZbarHandler(lambda theta: theta, [zeros]))
         prior = log_prob(trace[self.spread]) if self.spread else jnp.zeros(())
-        return jnp.broadcast_to(unwrapped(trace[self.name]["fn"]).scale, zeros.shape), prior
+        return jnp.broadcast_to(base_distribution(trace[self.name]["fn"]).scale, zeros.shape), prior
 
     # what the E-step and the M-step ask
 
@@ -173,7 +173,7 @@ class NormalResponse:
         """(11): the best spread given E[(y_d - mean_d)^2], found in one dimension; with its prior unless mle."""
         if self.spread is None:
             return spread
-        bijection = biject_to(self.reading.latent[self.spread].fn.support)
+        bijection = biject_to(self.graph.latent[self.spread].fn.support)
         with_prior = self.map if prior is None else prior
 
         def loss(u: float) -> float:
@@ -190,7 +190,7 @@ class NormalResponse:
         """The spread at which the scale is the response's sample deviation."""
         if self.spread is None:
             return 0.0
-        spread = float(self.reading.few_values[self.spread])
+        spread = float(self.graph.few_values[self.spread])
         residual = (self.target - self.target[self.labelled].mean()) ** 2
         for _ in range(5):  # each looks a factor of about 50 further
             spread = self.spread_given(residual, spread, prior=False)

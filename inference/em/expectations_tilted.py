@@ -13,8 +13,8 @@ import numpy as np
 
 from topiczoo.corpora.layouts import distinct_pairs
 
-from ..kernels.word_steps import e_step, first_gamma, pair_blocks
-from ..story.graph import Reading
+from ..kernels.word_steps import e_step, first_gamma, pair_batches
+from ..story.graph import StoryGraph
 from .expectations import Settings, expected_log, fit_alpha, refuse
 from .expectations_words import read_words
 from .support_vectors import LOOSE_GAP, Loss, Solution, n_slack, one_slack
@@ -26,18 +26,18 @@ class TiltedWords:
     monotone = False
     labelled: np.ndarray  # [D] bool
 
-    def __init__(self, reading: Reading, settings: Settings) -> None:
-        self.reading, self.settings = reading, settings
-        self.theta, self.topics, self.alpha = read_words(reading, settings)
+    def __init__(self, graph: StoryGraph, settings: Settings) -> None:
+        self.graph, self.settings = graph, settings
+        self.theta, self.topics, self.alpha = read_words(graph, settings)
         self.num_topics = len(self.topics.prior)
-        self.pairs = pair_blocks(distinct_pairs(reading.corpus), *reading.corpus.counts.shape)
-        self.lengths = reading.corpus.lengths.astype(np.float64)
+        self.pairs = pair_batches(distinct_pairs(graph.corpus), *graph.corpus.counts.shape)
+        self.lengths = graph.corpus.lengths.astype(np.float64)
 
     def refuse_others(self, known: set[str], whole: str) -> None:
         """Say no to sites that are neither words nor what stands below them."""
         known = known | {self.theta, *self.topics.names}
-        if extra := sorted((set(self.reading.latent) | set(self.reading.observed)) - known):
-            refuse(self.reading, extra[0], f"it is neither part of the words nor of their {whole}")
+        if extra := sorted((set(self.graph.latent) | set(self.graph.observed)) - known):
+            refuse(self.graph, extra[0], f"it is neither part of the words nor of their {whole}")
 
     def log_beta(self, state: Any) -> jax.Array:
         """E[log beta], [V, K]."""

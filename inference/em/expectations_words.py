@@ -11,9 +11,9 @@ import numpy as np
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Pairs, distinct_pairs, documents
 
-from ..kernels.word_steps import e_step, first_gamma, pair_blocks
-from ..story.graph import LABEL, Reading
-from ..story.tracing import Answer, run
+from ..kernels.word_steps import e_step, first_gamma, pair_batches
+from ..story.graph import LABEL, StoryGraph
+from ..story.tracing import ZbarHandler, run
 from .additive_site import AdditiveSite, dealt_counts, warmed_up
 from .expectations import (
     DirichletSite,
@@ -45,23 +45,23 @@ class Words:
     Where topics are those of an observed label, a term said under another label is another term.
     """
 
-    def __init__(self, reading: Reading, settings: Settings) -> None:
-        self.reading, self.settings = reading, settings
-        self.theta, self.topics, self.alpha = read_words(reading, settings, labels=True)
-        extra = sorted(set(reading.latent) - {self.theta, *self.topics.names})
+    def __init__(self, graph: StoryGraph, settings: Settings) -> None:
+        self.graph, self.settings = graph, settings
+        self.theta, self.topics, self.alpha = read_words(graph, settings, labels=True)
+        extra = sorted(set(graph.latent) - {self.theta, *self.topics.names})
         # what is observed and read by the words as their label may have a density that depends on nothing
-        observed = [name for name in reading.observed if not reading.has_labels or reading.parents[name] - {name}]
-        self.counted = counted_sites(reading, extra, settings.topics == "mle", observed)
+        observed = [name for name in graph.observed if not graph.has_labels or graph.parents[name] - {name}]
+        self.counted = counted_sites(graph, extra, settings.topics == "mle", observed)
         self.shape = self.topics.prior.shape  # [K, V] or [labels, K, V]
-        self.labels = observed_labels(reading) if reading.has_labels else None
-        self.pairs = pair_blocks(*labelled_pairs(reading.corpus, self.labels, self.shape))
-        self.lengths = reading.corpus.lengths.astype(np.float64)
+        self.labels = observed_labels(graph) if graph.has_labels else None
+        self.pairs = pair_batches(*labelled_pairs(graph.corpus, self.labels, self.shape))
+        self.lengths = graph.corpus.lengths.astype(np.float64)
 
     def start(self, rng: np.random.Generator) -> WordsState:
         nothing, counts = np.zeros(0), np.zeros(())
         if isinstance(self.topics, AdditiveSite) and self.labels is not None:
             shares = self.labels == np.arange(self.shape[0])[:, None]
-            counts = dealt_counts(rng, self.reading.corpus, self.shape[-2], shares)
+            counts = dealt_counts(rng, self.graph.corpus, self.shape[-2], shares)
         state = WordsState(self.topics.start(rng, counts), self.alpha, jnp.zeros(0), nothing, nothing)
         return warmed_up(self.topics, state, self.expect)
 
@@ -91,22 +91,22 @@ class Words:
         return marginals
 
 
-def observed_labels(reading: Reading) -> np.ndarray:
+def observed_labels(graph: StoryGraph) -> np.ndarray:
     """The label that the story gives to draw_words for each document, [D]."""
-    if above := sorted(reading.parents[LABEL]):
-        refuse(reading, above[0], "the label given to draw_words depends on it, and vem wants it observed")
+    if above := sorted(graph.parents[LABEL]):
+        refuse(graph, above[0], "the label given to draw_words depends on it, and vem wants it observed")
 
     @jax.jit
     def look(corpus: Any, y: Any) -> jax.Array:
-        answer = Answer(lambda theta: theta)
-        run(reading.story, corpus, y, {}, answer)
+        answer = ZbarHandler(lambda theta: theta)
+        run(graph.story, corpus, y, {}, answer)
         return answer.label
 
-    return np.asarray(look(documents(reading.corpus), jax.tree.map(jnp.asarray, reading.y)))
+    return np.asarray(look(documents(graph.corpus), jax.tree.map(jnp.asarray, graph.y)))
 
 
 def labelled_pairs(corpus: Corpus, labels: np.ndarray | None, shape: tuple[int, ...]) -> tuple[Pairs, int, int]:
-    """What :func:`pair_blocks` wants; term v under label j is term j V + v."""
+    """What :func:`pair_batches` wants; term v under label j is term j V + v."""
     pairs = distinct_pairs(corpus)
     if labels is None:
         return pairs, *corpus.counts.shape
@@ -115,7 +115,7 @@ def labelled_pairs(corpus: Corpus, labels: np.ndarray | None, shape: tuple[int, 
 
 
 def read_words(
-    reading: Reading, settings: Settings, labels: bool = False
+    graph: StoryGraph, settings: Settings, labels: bool = False
 ) -> tuple[str, DirichletSite | AdditiveSite, np.ndarray]:
     """The names and priors of theta and of the topics, where only the words read them.
 
@@ -123,29 +123,31 @@ def read_words(
 
     alpha comes as [D, K]; as [K] when it is to be estimated, which asks that documents share it.
     """
-    theta, beta = reading.theta, reading.beta
-    if reading.has_labels and not labels:
+    theta, beta = graph.theta, graph.beta
+    if graph.has_labels and not labels:
         refuse(
-            reading, (*reading.below, "draw_words")[0], "vem knows topics of a label without a response of topics only"
+            graph,
+            (*graph.response_sites, "draw_words")[0],
+            "vem knows topics of a label without a response of topics only",
         )
-    additive = additive_topics(reading, settings) if beta is None else None
+    additive = additive_topics(graph, settings) if beta is None else None
     for name, what in ((theta, "theta"), (beta, "beta")):
         if what == "beta" and additive is not None:
             continue
         if name is None:
-            above = sorted(reading.parents["~" + what] - {"~" + what}) or ["draw_words"]
-            refuse(reading, above[0], f"the {what} given to draw_words is computed, not a Dirichlet site itself")
-        require_dirichlet(reading, name)
-        if others := sorted(reading.children([name]) - {name}):
-            refuse(reading, others[0], f"it reads {name!r}, which vem wants read by the words alone")
-    if reading.latent[theta].document_axis is None:
-        refuse(reading, theta, "it has no axis of documents")
-    if additive is None and reading.latent[beta].document_axis is not None:
-        refuse(reading, beta, "it has an axis of documents")
-    priors = concentrations(reading, [theta] if beta is None else [theta, beta])
+            above = sorted(graph.parents["~" + what] - {"~" + what}) or ["draw_words"]
+            refuse(graph, above[0], f"the {what} given to draw_words is computed, not a Dirichlet site itself")
+        require_dirichlet(graph, name)
+        if others := sorted(graph.children([name]) - {name}):
+            refuse(graph, others[0], f"it reads {name!r}, which vem wants read by the words alone")
+    if graph.latent[theta].document_axis is None:
+        refuse(graph, theta, "it has no axis of documents")
+    if additive is None and graph.latent[beta].document_axis is not None:
+        refuse(graph, beta, "it has an axis of documents")
+    priors = concentrations(graph, [theta] if beta is None else [theta, beta])
     alpha = priors[theta]
     if settings.estimate_alpha:
         if np.ptp(alpha, axis=0).any():
-            refuse(reading, theta, "estimate_alpha=True asks for one alpha for all documents, and theirs differ")
+            refuse(graph, theta, "estimate_alpha=True asks for one alpha for all documents, and theirs differ")
         alpha = alpha[0]
     return theta, additive or DirichletSite(beta, priors[beta], settings.topics == "mle"), alpha

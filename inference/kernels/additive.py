@@ -116,7 +116,7 @@ def direction(deviation: jax.Array, counts: jax.Array, beta: jax.Array, weight: 
 
 
 @jax.jit
-def climb(
+def newton(
     deviation: jax.Array, counts: jax.Array, rest: jax.Array, penalty: Penalty, num_steps: int, tolerance: float = 0.0,
     owner: jax.Array | None = None,
 ) -> Climb:  # fmt: skip

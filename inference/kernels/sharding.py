@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from topiczoo.corpora.layouts import Blocks
+from topiczoo.corpora.layouts import PaddedBatches
 
 WORKERS = os.cpu_count() or 1
 _compiled: WeakKeyDictionary[Any, set] = WeakKeyDictionary()  # programs, and the shapes of arguments they have run with
@@ -44,9 +44,11 @@ def over_shards(one_shard: Callable, shards: tuple, shared: tuple, between: Any 
     return jax.lax.fori_loop(first, last, turn, room)
 
 
-def by_threads(program: Callable, blocks: Blocks, *arguments: Any, workers: int | None = None, **static: Any) -> Any:
+def by_threads(
+    program: Callable, batches: PaddedBatches, *arguments: Any, workers: int | None = None, **static: Any
+) -> Any:
     """What a compiled ``program(between, *arguments)`` gives of all shards of some documents, shared out to threads."""
-    number = len(blocks.terms)
+    number = len(batches.terms)
     parts = list(pairwise(np.linspace(0, number, min(number, workers or WORKERS) + 1).astype(np.int32)))
     kept = arguments, tuple(map(hash, static.values()))
     found = side_by_side(lambda part: program(part, *arguments, **static), parts, program, kept)

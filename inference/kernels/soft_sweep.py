@@ -12,10 +12,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from topiczoo.corpora.layouts import Blocks
+from topiczoo.corpora.layouts import PaddedBatches
 
 from .sharding import over_shards
-from .sweep import Weights, categorical, look_up, room, with_margin
+from .sweep import Weights, categorical, look_up, room, with_padding
 from .uniforms import shard_uniforms
 
 TINY, LEAST = 1e-30, 1e-6
@@ -23,47 +23,47 @@ LONGER = 1.9  # steps to the expected counts, in logarithms; below 2 they still 
 
 
 def expected_counts(
-    between: tuple, counts: jax.Array, blocks: Blocks, weights: Weights, iterations: int, deepest: int
+    between: tuple, counts: jax.Array, batches: PaddedBatches, weights: Weights, iterations: int, deepest: int
 ) -> jax.Array:
     """E[n_dk | w, beta] to a good approximation, from counts to start with, in the lanes of the shards between two.
 
     Collapsed variational Bayes to zeroth order (Asuncion et al. 2009), a token's own share left in: its probabilities are
     those of the sweep, with expected counts in the place of counts. Steps are taken nearly twice as long as they come,
     which such steps bear (Salakhutdinov & Roweis 2003): 10 long ones reach what 20 plain ones do. ``deepest`` is the depth
-    of the deepest block.
+    of the deepest batch.
     """
     num_topics = counts.shape[1]
 
     def one_shard(shard: tuple, counts: jax.Array, weights: Weights) -> jax.Array:
         terms, start, depth, rows, lengths = shard
-        terms = with_margin(terms, weights.term_topic.shape[0] - 1)
+        terms = with_padding(terms, weights.term_topic.shape[0] - 1)
 
-        def one_block(beta: jax.Array, block: jax.Array) -> tuple:
-            prior = _proportions(weights, rows[block])
-            beta = look_up(beta, weights.term_topic, terms, start[block], depth[block])
+        def one_batch(beta: jax.Array, batch: jax.Array) -> tuple:
+            prior = _proportions(weights, rows[batch])
+            beta = look_up(beta, weights.term_topic, terms, start[batch], depth[batch])
 
             def once(_: Any, counts: jax.Array) -> jax.Array:
                 every = counts + prior
 
-                def one_place(n: jax.Array, total: jax.Array) -> jax.Array:
+                def one_position(n: jax.Array, total: jax.Array) -> jax.Array:
                     weight = jax.lax.optimization_barrier(beta[n] * every)
-                    return total + weight * ((n < lengths[block]) / jnp.maximum(weight.sum(0), TINY))
+                    return total + weight * ((n < lengths[batch]) / jnp.maximum(weight.sum(0), TINY))
 
-                step = jax.lax.fori_loop(0, depth[block], one_place, jnp.zeros_like(counts))
+                step = jax.lax.fori_loop(0, depth[batch], one_position, jnp.zeros_like(counts))
                 longer = counts * jnp.clip((step + LEAST) / (counts + LEAST), 0.01, 100.0) ** LONGER
-                return longer * (lengths[block] / jnp.maximum(longer.sum(0), TINY))
+                return longer * (lengths[batch] / jnp.maximum(longer.sum(0), TINY))
 
-            return beta, jax.lax.fori_loop(0, iterations, once, counts[rows[block]].T).T
+            return beta, jax.lax.fori_loop(0, iterations, once, counts[rows[batch]].T).T
 
-        return jax.lax.scan(one_block, room(deepest, num_topics, rows.shape[1]), jnp.arange(rows.shape[0]))[1]
+        return jax.lax.scan(one_batch, room(deepest, num_topics, rows.shape[1]), jnp.arange(rows.shape[0]))[1]
 
-    shards = blocks.terms, blocks.start, blocks.depth, blocks.rows, blocks.lengths
+    shards = batches.terms, batches.start, batches.depth, batches.rows, batches.lengths
     return over_shards(one_shard, shards, (counts, weights), between)
 
 
-def expected_counts_of_long(blocks: Blocks, weights: Weights, iterations: int) -> jax.Array:
+def expected_counts_of_long(batches: PaddedBatches, weights: Weights, iterations: int) -> jax.Array:
     """The same for the documents that are laid out alone, [long documents, topics], by steps of EM for theta."""
-    long = blocks.long
+    long = batches.long
     assert long is not None
     lane = jnp.arange(long.terms.shape[1])
 
@@ -73,12 +73,12 @@ def expected_counts_of_long(blocks: Blocks, weights: Weights, iterations: int) -
         def once(_: Any, counts: jax.Array) -> jax.Array:
             theta = (counts + prior)[:, None]
 
-            def one_place(n: jax.Array, total: jax.Array) -> jax.Array:
+            def one_position(n: jax.Array, total: jax.Array) -> jax.Array:
                 weight = weights.term_topic[long.terms[long.start[i] + n]].T * theta
                 present = n * len(lane) + lane < long.lengths[i]
                 return total + weight @ (present / jnp.maximum(weight.sum(0), TINY))
 
-            return jax.lax.fori_loop(0, long.depth[i], one_place, jnp.zeros_like(counts))
+            return jax.lax.fori_loop(0, long.depth[i], one_position, jnp.zeros_like(counts))
 
         return jax.lax.fori_loop(0, iterations, once, jnp.full(len(prior), long.lengths[i] / len(prior)))
 
@@ -88,14 +88,14 @@ def expected_counts_of_long(blocks: Blocks, weights: Weights, iterations: int) -
 def soft_sweeps(
     key: jax.Array,
     counts: jax.Array,
-    blocks: Blocks,
+    batches: PaddedBatches,
     weights: Weights,
     exact: int,
     deepest: int,
 ) -> tuple[jax.Array, jax.Array]:
     """A draw of all topics from the expected counts: one soft sweep and so many exact ones.
 
-    Returns topics, laid out as ``blocks.terms``, and their counts [documents, topics].
+    Returns topics, laid out as ``batches.terms``, and their counts [documents, topics].
     """
     num_topics = counts.shape[1]
 
@@ -103,41 +103,41 @@ def soft_sweeps(
         terms, start, depth, rows, lengths = shard
         begin = jnp.zeros(terms.shape, jnp.int32), jnp.zeros((*rows.shape, num_topics))
         uniform = jax.vmap(lambda key: shard_uniforms(key, start, depth, rows, len(begin[0]))[0])(keys)
-        terms = with_margin(terms, weights.term_topic.shape[0] - 1)
+        terms = with_padding(terms, weights.term_topic.shape[0] - 1)
         lanes = jnp.arange(rows.shape[1])
 
-        def one_block(block: jax.Array, carry: tuple) -> tuple:
+        def one_batch(batch: jax.Array, carry: tuple) -> tuple:
             topics, drawn, beta = carry
-            prior = _proportions(weights, rows[block])
-            beta = look_up(beta, weights.term_topic, terms, start[block], depth[block])
+            prior = _proportions(weights, rows[batch])
+            beta = look_up(beta, weights.term_topic, terms, start[batch], depth[batch])
 
             def one_sweep(i: jax.Array, carry: tuple) -> tuple:
                 topics, here = carry
                 soft = (i == 0).astype(jnp.float32)
-                share = soft * here / jnp.maximum(lengths[block], 1)
+                share = soft * here / jnp.maximum(lengths[batch], 1)
 
-                def one_place(n: jax.Array, carry: tuple) -> tuple:
+                def one_position(n: jax.Array, carry: tuple) -> tuple:
                     topics, here = carry
-                    place, present = start[block] + n, (n < lengths[block]).astype(jnp.float32)
+                    position, present = start[batch] + n, (n < lengths[batch]).astype(jnp.float32)
                     here = jnp.maximum(here - present * share, 0.0)
-                    here = here.at[topics[place], lanes].add((soft - 1) * present, mode="promise_in_bounds")
-                    topic = categorical(beta[n] * (here + prior), uniform[i, place])
-                    return topics.at[place].set(topic), here.at[topic, lanes].add(present, mode="promise_in_bounds")
+                    here = here.at[topics[position], lanes].add((soft - 1) * present, mode="promise_in_bounds")
+                    topic = categorical(beta[n] * (here + prior), uniform[i, position])
+                    return topics.at[position].set(topic), here.at[topic, lanes].add(present, mode="promise_in_bounds")
 
-                topics, here = jax.lax.fori_loop(0, depth[block], one_place, (topics, here))
+                topics, here = jax.lax.fori_loop(0, depth[batch], one_position, (topics, here))
                 # what rounding has left of the expected counts must not stay
-                return topics, jnp.where(lengths[block] > 0, jnp.round(here), 0.0)
+                return topics, jnp.where(lengths[batch] > 0, jnp.round(here), 0.0)
 
-            topics, here = jax.lax.fori_loop(0, 1 + exact, one_sweep, (topics, counts[rows[block]].T))
-            return topics, drawn.at[block].set(here.T), beta
+            topics, here = jax.lax.fori_loop(0, 1 + exact, one_sweep, (topics, counts[rows[batch]].T))
+            return topics, drawn.at[batch].set(here.T), beta
 
         beta = room(deepest, num_topics, rows.shape[1])
-        return jax.lax.fori_loop(0, rows.shape[0], one_block, (*begin, beta))[:2]
+        return jax.lax.fori_loop(0, rows.shape[0], one_batch, (*begin, beta))[:2]
 
     keys = jax.random.split(key, 1 + exact)
-    shards = blocks.terms, blocks.start, blocks.depth, blocks.rows, blocks.lengths
+    shards = batches.terms, batches.start, batches.depth, batches.rows, batches.lengths
     topics, drawn = over_shards(one_shard, shards, (keys, counts, weights))
-    return topics, drawn.reshape(-1, num_topics)[blocks.lane]
+    return topics, drawn.reshape(-1, num_topics)[batches.lane]
 
 
 def _proportions(weights: Weights, rows: jax.Array) -> jax.Array:

@@ -1,10 +1,10 @@
-"""The document-parallel topic sweep: a new topic for every token, for a block of documents at a time.
+"""The document-parallel topic sweep: a new topic for every token, for a batch of documents at a time.
 
 Given the topics beta, documents are independent. With theta integrated out (Magnusson et al. 2018, partially collapsed)
 
     p(z_dn = k | z_-dn, w, y, beta)  is proportional to  beta_k,w  (n_dk^-dn + alpha_dk)  p(y_d | zbar_d with z_dn = k)
 
-so tokens of a document are visited in turn while the documents of a block move side by side. Where theta cannot be
+so tokens of a document are visited in turn while the documents of a batch move side by side. Where theta cannot be
 integrated out, theta_dk stands in the place of (n_dk + alpha_dk). Without the last factor a topic is drawn from this law.
 With it, a topic is proposed by the factors of the words and accepted with probability min(1, p(y | new) / p(y | old)),
 which leaves the law as it is (Hastings 1970): the story's response is then read once a token and not once a topic. One token
@@ -20,43 +20,43 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from topiczoo.corpora.layouts import Blocks, Documents, LongDocuments
+from topiczoo.corpora.layouts import Documents, LongDocuments, PaddedBatches
 
 from ..story.assignments import Assignments, count, long_counts
-from ..story.graph import Reading
-from ..story.tracing import Answer, run, unwrapped
+from ..story.graph import StoryGraph
+from ..story.tracing import ZbarHandler, base_distribution, run
 from .gamma import dirichlet
 from .sharding import over_shards
 from .uniforms import shard_uniforms, token_uniforms
 
-CHUNK = 32  # places whose terms are looked up together
+CHUNK = 32  # positions whose terms are looked up together
 FLOOR = 1e-30  # a topic's probability of a term is never taken smaller: all topics at zero could not be drawn from
 
 
 class Weights(NamedTuple):
     """What the sweep needs of the story at the current values of all other sites."""
 
-    term_topic: jax.Array  # beta transposed, [terms + 1, topics]; the last row is for places without a token
+    term_topic: jax.Array  # beta transposed, [terms + 1, topics]; the last row is for positions without a token
     proportions: jax.Array  # alpha (theta integrated out) or theta, [documents or 1, topics]
     coefficients: tuple[jax.Array, ...]  # the eta of each `zbar @ eta`, each [topics, ...]
 
 
 def read_weights(
-    reading: Reading, corpus: Documents, y: Any, values: dict, collapsed: bool, one_label: bool = False
+    graph: StoryGraph, corpus: Documents, y: Any, values: dict, collapsed: bool, one_label: bool = False
 ) -> Weights:
     """Run the story once to see what it gives to draw_words and what it multiplies zbar with.
 
     Topics of a label are those of the documents' ``one_label``, where they share one.
     """
-    if reading.has_labels and not one_label:
+    if graph.has_labels and not one_label:
         raise ValueError(
-            f"In the story {reading.story.name!r} topics are those of a label, which new documents do not come with; "
+            f"In the story {graph.story.name!r} topics are those of a label, which new documents do not come with; "
             "predict and transform weigh all labels, nothing else does."
         )
-    answer = Answer(zbar=lambda theta: jnp.zeros_like(theta))
-    trace = run(reading.story, corpus, y, values, answer)
+    answer = ZbarHandler(zbar=lambda theta: jnp.zeros_like(theta))
+    trace = run(graph.story, corpus, y, values, answer)
     if collapsed:
-        proportions = jnp.atleast_2d(concentration(trace[reading.theta]["fn"]))
+        proportions = jnp.atleast_2d(concentration(trace[graph.theta]["fn"]))
     else:
         proportions = answer.theta
     beta = answer.beta if answer.label is None else answer.beta[answer.label[0]]
@@ -65,12 +65,12 @@ def read_weights(
 
 
 def concentration(fn: Any) -> jax.Array:
-    """alpha of a Dirichlet inside NumPyro's shells."""
-    return unwrapped(fn).concentration
+    """alpha of a Dirichlet inside NumPyro's wrappers."""
+    return base_distribution(fn).concentration
 
 
-class Lanes(NamedTuple):
-    """A block of documents during the sweep."""
+class BatchState(NamedTuple):
+    """A batch of documents during the sweep."""
 
     counts: jax.Array  # [topics, width]
     proposed: jax.Array  # tokens so far for which the words alone proposed another topic, [width]
@@ -78,14 +78,14 @@ class Lanes(NamedTuple):
     log_response: Any = None  # of the topics as they are before a token is taken out, [width]
 
 
-class BlockSweep:
-    """One sweep over the tokens of a block of documents; conditioned on everything else."""
+class BatchSweep:
+    """One sweep over the tokens of a batch of documents; conditioned on everything else."""
 
     def __init__(
-        self, reading: Reading, collapsed: bool, supervised: bool, weights: Weights,
+        self, graph: StoryGraph, collapsed: bool, supervised: bool, weights: Weights,
         corpus: Documents, y: Any, values: dict, rows: jax.Array, lengths: jax.Array,
     ) -> None:  # fmt: skip
-        self.reading, self.collapsed, self.supervised, self.weights = reading, collapsed, supervised, weights
+        self.graph, self.collapsed, self.supervised, self.weights = graph, collapsed, supervised, weights
         self.lengths = lengths
         self.tokens = jnp.maximum(lengths, 1).astype(jnp.float32)
         proportions = weights.proportions
@@ -93,54 +93,54 @@ class BlockSweep:
         if supervised:
             self.corpus = corpus.take(rows)
             self.y = jax.tree.map(lambda leaf: leaf[rows], y)
-            self.values = reading.take(values, rows)
+            self.values = graph.take(values, rows)
 
-    def start(self, counts: jax.Array) -> Lanes:
+    def start(self, counts: jax.Array) -> BatchState:
         nothing = jnp.zeros(counts.shape[1])
         if not self.supervised:
-            return Lanes(counts, nothing)
+            return BatchState(counts, nothing)
         predictors = [jnp.tensordot(counts.T / self.tokens[:, None], eta, 1) for eta in self.weights.coefficients]
-        lanes = Lanes(counts, nothing, tuple(predictors))
-        return lanes._replace(log_response=self.response(lanes))
+        state = BatchState(counts, nothing, tuple(predictors))
+        return state._replace(log_response=self.response(state))
 
-    def move(self, lanes: Lanes, topic: jax.Array, step: jax.Array) -> Lanes:
+    def move(self, state: BatchState, topic: jax.Array, step: jax.Array) -> BatchState:
         """Put a token of each document into a topic (step 1) or take it out (step -1; 0 where there is no token)."""
-        counts = lanes.counts.at[topic, jnp.arange(topic.size)].add(step, mode="promise_in_bounds", unique_indices=True)
+        counts = state.counts.at[topic, jnp.arange(topic.size)].add(step, mode="promise_in_bounds", unique_indices=True)
         moved = [
             _add(predictor, step / self.tokens, eta.at[topic].get(mode="promise_in_bounds"))
-            for predictor, eta in zip(lanes.predictors, self.weights.coefficients, strict=False)
+            for predictor, eta in zip(state.predictors, self.weights.coefficients, strict=False)
         ]
-        return lanes._replace(counts=counts, predictors=tuple(moved))
+        return state._replace(counts=counts, predictors=tuple(moved))
 
-    def words(self, lanes: Lanes, beta: jax.Array) -> jax.Array:
+    def words(self, state: BatchState, beta: jax.Array) -> jax.Array:
         """The words' factors of p(z = k | rest) for one token of each document, [topics, width]; the token taken out.
 
         ``beta`` is [topics, width], the probabilities of the token's term.
         """
-        return beta * (lanes.counts + self.proportions if self.collapsed else self.proportions)
+        return beta * (state.counts + self.proportions if self.collapsed else self.proportions)
 
-    def response(self, lanes: Lanes) -> jax.Array:
+    def response(self, state: BatchState) -> jax.Array:
         """log p(everything below zbar | z) of each document, [width], read from the story."""
-        if self.reading.linear:
-            answer = Answer(predictors=list(lanes.predictors))
+        if self.graph.linear:
+            answer = ZbarHandler(predictors=list(state.predictors))
         else:
-            answer = Answer(zbar=lanes.counts.T / self.tokens[:, None])
-        return self.reading.document_terms(self.reading.below, self.corpus, self.y, self.values, answer)
+            answer = ZbarHandler(zbar=state.counts.T / self.tokens[:, None])
+        return self.graph.document_terms(self.graph.response_sites, self.corpus, self.y, self.values, answer)
 
-    def responses(self, lanes: Lanes) -> jax.Array:
+    def responses(self, state: BatchState) -> jax.Array:
         """The same with a further token put into each topic in turn, [topics, width]."""
-        num_topics, width = lanes.counts.shape
+        num_topics, width = state.counts.shape
         one = jnp.ones(width)
-        return jax.vmap(lambda k: self.response(self.move(lanes, jnp.full(width, k), one)))(jnp.arange(num_topics))
+        return jax.vmap(lambda k: self.response(self.move(state, jnp.full(width, k), one)))(jnp.arange(num_topics))
 
-    def draw(self, lanes: Lanes, old: jax.Array, beta: jax.Array, present: jax.Array, uniform: jax.Array) -> tuple:
-        """A new topic for one token of each document: the lanes with it, and the topic."""
-        without = self.move(lanes, old, -present)
+    def draw(self, state: BatchState, old: jax.Array, beta: jax.Array, present: jax.Array, uniform: jax.Array) -> tuple:
+        """A new topic for one token of each document: the state with it, and the topic."""
+        without = self.move(state, old, -present)
         topic = categorical(self.words(without, beta), uniform[0])
         without = without._replace(proposed=without.proposed + present * (topic != old))
         if not self.supervised:
             return self.move(without, topic, present), topic
-        there, here = self.response(self.move(without, topic, present)), lanes.log_response
+        there, here = self.response(self.move(without, topic, present)), state.log_response
         accepted = (there > here + jnp.log(uniform[1])) | jnp.isneginf(here)
         topic, here = jnp.where(accepted, topic, old), jnp.where(accepted, there, here)
         return self.move(without, topic, present)._replace(log_response=here), topic
@@ -183,14 +183,14 @@ class Given(NamedTuple):
 
     keys: tuple[jax.Array, jax.Array]  # of tokens, and of theta where it is drawn
     weights: Weights
-    corpus: Documents  # without words: they travel in the blocks
+    corpus: Documents  # without words: they travel in the batches
     y: Any
     values: dict
 
 
-def given(key: jax.Array, reading: Reading, corpus: Documents, y: Any, values: dict, collapsed: bool) -> Given:
+def given(key: jax.Array, graph: StoryGraph, corpus: Documents, y: Any, values: dict, collapsed: bool) -> Given:
     """What a sweep at these values is given."""
-    weights = read_weights(reading, corpus, y, values, collapsed)
+    weights = read_weights(graph, corpus, y, values, collapsed)
     others = {name: value for name, value in values.items() if name != "z"}
     return Given(tuple(jax.random.split(key)), weights, corpus.take(jnp.arange(corpus.num_documents)), y, others)
 
@@ -198,18 +198,20 @@ def given(key: jax.Array, reading: Reading, corpus: Documents, y: Any, values: d
 class Swept(NamedTuple):
     """New topics as the shards leave them."""
 
-    topics: jax.Array  # [shards, places, width]
-    counts: jax.Array  # of each lane, [shards, blocks, width, topics]
-    proposed: jax.Array  # tokens of each lane for which the words alone proposed another topic, [shards, blocks, width]
+    topics: jax.Array  # [shards, positions, width]
+    counts: jax.Array  # of each lane, [shards, batches, width, topics]
+    proposed: (
+        jax.Array
+    )  # tokens of each lane for which the words alone proposed another topic, [shards, batches, width]
 
 
 def sweep_shards(
-    reading: Reading,
+    graph: StoryGraph,
     collapsed: bool,
     supervised: bool,
     given: Given,
     z: Assignments,
-    blocks: Blocks,
+    batches: PaddedBatches,
     between: Any = None,
 ) -> Swept:
     """A new topic for every token of all shards, or of those between two."""
@@ -217,84 +219,84 @@ def sweep_shards(
 
     def one_shard(shard: tuple, document_topic: jax.Array, given: Given) -> Swept:
         topics, terms, start, depth, rows, lengths = shard
-        places = len(terms)
-        terms, topics = with_margin(terms, num_terms), with_margin(topics, 0)
+        positions = len(terms)
+        terms, topics = with_padding(terms, num_terms), with_padding(topics, 0)
         (key, _), weights, corpus, y, values = given
-        uniform = jnp.stack(shard_uniforms(key, start, depth, rows, places + CHUNK)[: 1 + supervised], 1)
+        uniform = jnp.stack(shard_uniforms(key, start, depth, rows, positions + CHUNK)[: 1 + supervised], 1)
 
-        def one_block(block: jax.Array, carry: Swept) -> Swept:
+        def one_batch(batch: jax.Array, carry: Swept) -> Swept:
             topics, counts, proposed = carry
-            own = rows[block]
-            walk = BlockSweep(reading, collapsed, supervised, weights, corpus, y, values, own, lengths[block])
+            own = rows[batch]
+            walk = BatchSweep(graph, collapsed, supervised, weights, corpus, y, values, own, lengths[batch])
 
             def one_chunk(chunk: jax.Array, carry: tuple) -> tuple:
-                topics, lanes = carry
-                first = start[block] + chunk * CHUNK
+                topics, state = carry
+                first = start[batch] + chunk * CHUNK
                 beta = topics_of_terms(weights.term_topic, terms, first)
                 chance = jax.lax.dynamic_slice_in_dim(uniform, first, CHUNK)
 
-                def one_place(i: jax.Array, carry: tuple) -> tuple:
-                    here, lanes = carry
-                    present = (chunk * CHUNK + i < lengths[block]).astype(jnp.float32)
-                    lanes, topic = walk.draw(lanes, here[i], beta[i], present, chance[i])
-                    return jax.lax.dynamic_update_index_in_dim(here, topic, i, 0), lanes
+                def one_position(i: jax.Array, carry: tuple) -> tuple:
+                    here, state = carry
+                    present = (chunk * CHUNK + i < lengths[batch]).astype(jnp.float32)
+                    state, topic = walk.draw(state, here[i], beta[i], present, chance[i])
+                    return jax.lax.dynamic_update_index_in_dim(here, topic, i, 0), state
 
-                # a chunk is taken out and put back: XLA would copy all topics at every place
+                # a chunk is taken out and put back: XLA would copy all topics at every position
                 here = jax.lax.dynamic_slice_in_dim(topics, first, CHUNK)
-                places = jnp.minimum(depth[block] - chunk * CHUNK, CHUNK)
-                here, lanes = jax.lax.fori_loop(0, places, one_place, (here, lanes))
-                return jax.lax.dynamic_update_slice_in_dim(topics, here, first, 0), lanes
+                positions = jnp.minimum(depth[batch] - chunk * CHUNK, CHUNK)
+                here, state = jax.lax.fori_loop(0, positions, one_position, (here, state))
+                return jax.lax.dynamic_update_slice_in_dim(topics, here, first, 0), state
 
-            begin = jnp.where(lengths[block] > 0, document_topic[own].T, 0.0)
-            chunks = -(-depth[block] // CHUNK)
-            topics, lanes = jax.lax.fori_loop(0, chunks, one_chunk, (topics, walk.start(begin)))
-            return Swept(topics, counts.at[block].set(lanes.counts.T), proposed.at[block].set(lanes.proposed))
+            begin = jnp.where(lengths[batch] > 0, document_topic[own].T, 0.0)
+            chunks = -(-depth[batch] // CHUNK)
+            topics, state = jax.lax.fori_loop(0, chunks, one_chunk, (topics, walk.start(begin)))
+            return Swept(topics, counts.at[batch].set(state.counts.T), proposed.at[batch].set(state.proposed))
 
         start_from = Swept(topics, jnp.zeros((*lengths.shape, num_topics)), jnp.zeros(lengths.shape))
-        swept = jax.lax.fori_loop(0, lengths.shape[0], one_block, start_from)
-        return swept._replace(topics=swept.topics[:places])
+        swept = jax.lax.fori_loop(0, lengths.shape[0], one_batch, start_from)
+        return swept._replace(topics=swept.topics[:positions])
 
-    shards = (z.topics, blocks.terms, blocks.start, blocks.depth, blocks.rows, blocks.lengths)
+    shards = (z.topics, batches.terms, batches.start, batches.depth, batches.rows, batches.lengths)
     return over_shards(one_shard, shards, (z.document_topic, given), between)
 
 
-def assembled(swept: Swept, blocks: Blocks, tables: bool, num_terms: int, long: Any = None) -> Assignments:
+def assembled(swept: Swept, batches: PaddedBatches, tables: bool, num_terms: int, long: Any = None) -> Assignments:
     """What shards have left as assignments; the table of topics and terms takes time that not everybody needs.
 
     ``long``: topics, counts and number of proposals of the documents that are laid out alone.
     """
     num_topics = swept.counts.shape[-1]
-    document_topic, tokens = swept.counts.reshape(-1, num_topics)[blocks.lane], blocks.lengths.sum()
+    document_topic, tokens = swept.counts.reshape(-1, num_topics)[batches.lane], batches.lengths.sum()
     proposed, topics = swept.proposed.sum(), None
-    if blocks.long is not None:
+    if batches.long is not None:
         topics, counts, more = long
-        document_topic = document_topic.at[blocks.long.rows].set(counts)
-        proposed, tokens = proposed + more, tokens + blocks.long.lengths.sum()
+        document_topic = document_topic.at[batches.long.rows].set(counts)
+        proposed, tokens = proposed + more, tokens + batches.long.lengths.sum()
     if not tables:
         return Assignments(swept.topics, document_topic, long=topics)
-    counted = count(swept.topics, blocks, num_topics, num_terms, topics)
+    counted = count(swept.topics, batches, num_topics, num_terms, topics)
     return counted._replace(document_topic=document_topic, proposed=proposed / jnp.maximum(tokens, 1))
 
 
 def sweep(
-    key: jax.Array, z: Assignments, reading: Reading, corpus: Documents, y: Any, values: dict,
+    key: jax.Array, z: Assignments, graph: StoryGraph, corpus: Documents, y: Any, values: dict,
     *, collapsed: bool, supervised: bool, swept: Swept | None = None,
 ) -> Assignments:  # fmt: skip
     """A new topic for every token of the corpus; those of the shards may have been drawn already, ``swept``.
 
     Assignments without a table of topics and terms stay without one.
     """
-    blocks = corpus.blocks
-    assert blocks is not None
-    told = given(key, reading, corpus, y, values, collapsed)
+    batches = corpus.batches
+    assert batches is not None
+    told = given(key, graph, corpus, y, values, collapsed)
     if swept is None:
-        swept = sweep_shards(reading, collapsed, supervised, told, z, blocks)
-    long = None if blocks.long is None else sweep_long(reading, collapsed, supervised, told, z, blocks.long)
-    return assembled(swept, blocks, z.topic_term is not None, corpus.num_terms, long)
+        swept = sweep_shards(graph, collapsed, supervised, told, z, batches)
+    long = None if batches.long is None else sweep_long(graph, collapsed, supervised, told, z, batches.long)
+    return assembled(swept, batches, z.topic_term is not None, corpus.num_terms, long)
 
 
 def sweep_long(
-    reading: Reading, collapsed: bool, supervised: bool, given: Given, z: Assignments, long: LongDocuments
+    graph: StoryGraph, collapsed: bool, supervised: bool, given: Given, z: Assignments, long: LongDocuments
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """New topics of the documents that are laid out alone, their counts, and for how many tokens another was proposed.
 
@@ -304,7 +306,7 @@ def sweep_long(
     """
     (key, theta_key), weights, corpus, y, values = given
     num_topics, width = weights.term_topic.shape[1], long.terms.shape[1]
-    lane, terms = jnp.arange(width), with_margin(long.terms, weights.term_topic.shape[0] - 1)
+    lane, terms = jnp.arange(width), with_padding(long.terms, weights.term_topic.shape[0] - 1)
 
     def one_document(i: jax.Array, carry: tuple) -> tuple:
         topics, proposed = carry
@@ -312,62 +314,62 @@ def sweep_long(
         rows = jnp.full(width, row)
         own, prior = z.document_topic[row], weights.proportions[row if len(weights.proportions) > 1 else 0]
         theta = dirichlet(jax.random.fold_in(theta_key, row), own + prior) if collapsed else prior
-        walk = BlockSweep(reading, collapsed, supervised, weights, corpus, y, values, rows, jnp.full(width, length))
+        walk = BatchSweep(graph, collapsed, supervised, weights, corpus, y, values, rows, jnp.full(width, length))
 
         def one_chunk(chunk: jax.Array, carry: tuple) -> tuple:
-            topics, lanes, proposed = carry
+            topics, state, proposed = carry
             first = start + chunk * CHUNK
             beta = topics_of_terms(weights.term_topic, terms, first)
             tokens = (chunk * CHUNK + jnp.arange(CHUNK))[:, None] * width + lane
             uniform, accepting = token_uniforms(key, rows, tokens)
 
-            def one_place(n: jax.Array, carry: tuple) -> tuple:
-                here, lanes, proposed = carry
+            def one_position(n: jax.Array, carry: tuple) -> tuple:
+                here, state, proposed = carry
                 old, present = here[n], (tokens[n] < length).astype(jnp.float32)
                 topic = categorical(beta[n] * theta[:, None], uniform[n])
                 proposed = proposed + (present * (topic != old)).sum()
-                moved = _together(walk, lanes, old, topic, present)
+                moved = _together(walk, state, old, topic, present)
                 if supervised:
-                    there, before = moved.log_response[0], lanes.log_response[0]  # the same in all lanes
+                    there, before = moved.log_response[0], state.log_response[0]  # the same in all lanes
                     accepted = (there > before + jnp.log(accepting[n, 0])) | jnp.isneginf(before)
-                    moved = jax.tree.map(lambda new, kept: jnp.where(accepted, new, kept), moved, lanes)
+                    moved = jax.tree.map(lambda new, kept: jnp.where(accepted, new, kept), moved, state)
                     topic = jnp.where(accepted, topic, old)
                 return jax.lax.dynamic_update_index_in_dim(here, topic, n, 0), moved, proposed
 
             here = jax.lax.dynamic_slice_in_dim(topics, first, CHUNK)
-            places = jnp.minimum(long.depth[i] - chunk * CHUNK, CHUNK)
-            here, lanes, proposed = jax.lax.fori_loop(0, places, one_place, (here, lanes, proposed))
-            return jax.lax.dynamic_update_slice_in_dim(topics, here, first, 0), lanes, proposed
+            positions = jnp.minimum(long.depth[i] - chunk * CHUNK, CHUNK)
+            here, state, proposed = jax.lax.fori_loop(0, positions, one_position, (here, state, proposed))
+            return jax.lax.dynamic_update_slice_in_dim(topics, here, first, 0), state, proposed
 
         carry = topics, walk.start(jnp.broadcast_to(own[:, None], (num_topics, width))), proposed
         chunks = -(-long.depth[i] // CHUNK)
         topics, _, proposed = jax.lax.fori_loop(0, chunks, one_chunk, carry)
         return topics, proposed
 
-    begin = with_margin(z.long, 0), jnp.zeros(())
+    begin = with_padding(z.long, 0), jnp.zeros(())
     topics, proposed = jax.lax.fori_loop(0, len(long.rows), one_document, begin)
     topics = topics[: len(z.long)]
     return topics, long_counts(topics, long, num_topics), proposed
 
 
-def _together(walk: BlockSweep, lanes: Lanes, old: jax.Array, topic: jax.Array, present: jax.Array) -> Lanes:
-    """Lanes that are all of one document, with the tokens of all lanes moved."""
+def _together(walk: BatchSweep, state: BatchState, old: jax.Array, topic: jax.Array, present: jax.Array) -> BatchState:
+    """A state whose lanes are all of one document, with the tokens of all lanes moved."""
     steps = present / walk.tokens
 
     def moved(predictor: jax.Array, eta: jax.Array) -> jax.Array:
         return predictor + jnp.tensordot(steps, eta[topic] - eta[old], 1)
 
-    predictors = tuple(map(moved, lanes.predictors, walk.weights.coefficients))
-    counts = lanes.counts
-    if walk.supervised and not walk.reading.linear:
+    predictors = tuple(map(moved, state.predictors, walk.weights.coefficients))
+    counts = state.counts
+    if walk.supervised and not walk.graph.linear:
         numbers = jnp.arange(len(counts))[:, None]
         counts = counts + (((topic == numbers) * 1.0 - (old == numbers)) @ present)[:, None]
-    lanes = lanes._replace(counts=counts, predictors=predictors)
-    return lanes._replace(log_response=walk.response(lanes)) if walk.supervised else lanes
+    state = state._replace(counts=counts, predictors=predictors)
+    return state._replace(log_response=walk.response(state)) if walk.supervised else state
 
 
 def topics_of_terms(term_topic: jax.Array, terms: jax.Array, first: jax.Array) -> jax.Array:
-    """beta of the terms at the next CHUNK places, [CHUNK, topics, width]: XLA gathers many at once in half the time."""
+    """beta of the terms at the next CHUNK positions, [CHUNK, topics, width]: XLA gathers many at once in half the time."""
     here = jax.lax.dynamic_slice_in_dim(terms, first, CHUNK)
     gathered = term_topic.at[here].get(mode="promise_in_bounds")
     return jax.lax.optimization_barrier(jnp.swapaxes(gathered, 1, 2))
@@ -376,7 +378,7 @@ def topics_of_terms(term_topic: jax.Array, terms: jax.Array, first: jax.Array) -
 def look_up(
     buffer: jax.Array, term_topic: jax.Array, terms: jax.Array, first: jax.Array, depth: jax.Array
 ) -> jax.Array:
-    """beta of all terms of a block of documents, written into the buffer [places, topics, width], for many readings."""
+    """beta of all terms of a batch of documents, written into the buffer [positions, topics, width], for many readings."""
 
     def one_chunk(chunk: jax.Array, buffer: jax.Array) -> jax.Array:
         found = topics_of_terms(term_topic, terms, first + chunk * CHUNK)
@@ -390,6 +392,6 @@ def room(deepest: int, num_topics: int, width: int) -> jax.Array:
     return jnp.zeros((max(-(-deepest // CHUNK), 1) * CHUNK, num_topics, width))
 
 
-def with_margin(values: jax.Array, empty: int) -> jax.Array:
-    """Values [places, width] with empty places behind the last, so that chunks may reach beyond it."""
+def with_padding(values: jax.Array, empty: int) -> jax.Array:
+    """Values [positions, width] with empty positions behind the last, so that chunks may reach beyond it."""
     return jnp.pad(values, ((0, CHUNK), (0, 0)), constant_values=empty)

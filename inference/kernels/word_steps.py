@@ -15,44 +15,44 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from topiczoo.corpora.layouts import Blocks, Documents, Pairs, token_blocks
+from topiczoo.corpora.layouts import Documents, PaddedBatches, Pairs, token_batches
 
 from ..em.expectations import dirichlet_bound
 from .sharding import by_threads, over_shards
 from .special import digamma, gammaln
-from .sweep import CHUNK, look_up, room, with_margin
+from .sweep import CHUNK, look_up, room, with_padding
 
 LOWEST = 40.0  # logarithms below the top that are kept: two such factors are still a float32 number
 
 
 class PairBlocks(NamedTuple):
-    """Blocks of documents as for tokens, with one place a distinct term and the term's count beside it."""
+    """Batches of documents as for tokens, with one position a distinct term and the term's count beside it."""
 
-    blocks: Blocks
-    repeats: jax.Array  # [shards, places, width], 0 in padding
+    batches: PaddedBatches
+    repeats: jax.Array  # [shards, positions, width], 0 in padding
 
     @property
     def deepest(self) -> int:
         """Distinct terms of the document that has most."""
-        return int(np.max(self.blocks.depth))
+        return int(np.max(self.batches.depth))
 
     @property
     def shards(self) -> tuple:
         """What is dealt to threads: terms, repeats, start, depth, rows, lengths."""
-        blocks = self.blocks
-        return blocks.terms, self.repeats, blocks.start, blocks.depth, blocks.rows, blocks.lengths
+        batches = self.batches
+        return batches.terms, self.repeats, batches.start, batches.depth, batches.rows, batches.lengths
 
 
-def pair_blocks(pairs: Pairs, num_documents: int, num_terms: int) -> PairBlocks:
+def pair_batches(pairs: Pairs, num_documents: int, num_terms: int) -> PairBlocks:
     """Lay distinct pairs out as if each were one token."""
     document, term = np.asarray(pairs.document), np.asarray(pairs.term)
     lengths = np.bincount(document, minlength=num_documents)
     once: Any = SimpleNamespace(num_documents=num_documents, num_terms=num_terms, lengths=lengths)
     once.tokens = lambda: (document, term)
-    blocks = token_blocks(once)
-    repeats = np.zeros(blocks.terms.shape, np.float32)
-    repeats[blocks.places()] = np.asarray(pairs.count)
-    return PairBlocks(blocks, jnp.asarray(repeats))
+    batches = token_batches(once)
+    repeats = np.zeros(batches.terms.shape, np.float32)
+    repeats[batches.positions()] = np.asarray(pairs.count)
+    return PairBlocks(batches, jnp.asarray(repeats))
 
 
 class Weighed(NamedTuple):
@@ -107,7 +107,7 @@ def settle(
     ``log_beta`` is [V, K]; ``alpha`` and the gamma to start from are [D, K]. A ``tilt`` [D, K] is added to log theta: what
     each word of a document gains in each topic beside its own probability. A document's bound is that of gamma with the phi
     that is best for it, so it rises from step to step; a document rests when it rises by less than
-    the first of the ``limits`` of itself or after so many steps as the second says, a block when all its documents rest.
+    the first of the ``limits`` of itself or after so many steps as the second says, a batch when all its documents rest.
     Expected counts cost as much as several steps; they are empty unless ``counted``.
     """
     num_topics = log_beta.shape[1]
@@ -117,10 +117,10 @@ def settle(
         limits: tuple,
     ) -> tuple:  # fmt: skip
         terms, repeats, start, depths, rows_of, _ = shard
-        terms, repeats = with_margin(terms, log_beta.shape[0]), with_margin(repeats, 0)
+        terms, repeats = with_padding(terms, log_beta.shape[0]), with_padding(repeats, 0)
         beta_of_terms, (e_tolerance, e_iterations) = out_of_logs(log_beta), limits
 
-        def block(b: jax.Array, carry: tuple) -> tuple:
+        def batch(b: jax.Array, carry: tuple) -> tuple:
             counts, gammas, words, moved, beta = carry
             rows, first, depth = rows_of[b], start[b], depths[b]
             beta = look_up(beta, beta_of_terms, terms, first, depth)
@@ -132,14 +132,14 @@ def settle(
                 e_log_theta = digamma(gamma) - digamma(gamma.sum(0))
                 weighed = Weighed.of(e_log_theta + gain)
 
-                def place(n: jax.Array, carry: tuple) -> tuple:
+                def position(n: jax.Array, carry: tuple) -> tuple:
                     tokens, words = carry
                     product, scale = phi_at(beta[n], weighed)
                     repeat = repeats[first + n]
                     return tokens + product * (scale * repeat), words + repeat * (weighed.top - jnp.log(scale))
 
                 nothing = jnp.zeros_like(gamma), jnp.zeros(gamma.shape[1])
-                tokens, words = jax.lax.fori_loop(0, depth, place, nothing)
+                tokens, words = jax.lax.fori_loop(0, depth, position, nothing)
                 proportions = ((prior - gamma) * e_log_theta + gammaln(gamma)).sum(0) - gammaln(gamma.sum(0))
                 return words + proportions + constant, words, tokens
 
@@ -183,18 +183,18 @@ def settle(
         shape = rows_of.shape
         nothing = jnp.zeros_like(beta_of_terms) if counted else jnp.zeros(0)
         carry = nothing, jnp.zeros((*shape, num_topics)), jnp.zeros(shape), jnp.ones(shape, bool)
-        return jax.lax.fori_loop(0, shape[0], block, (*carry, room(deepest, num_topics, shape[1])))[:4]
+        return jax.lax.fori_loop(0, shape[0], batch, (*carry, room(deepest, num_topics, shape[1])))[:4]
 
     return over_shards(one_shard, pairs.shards, (log_beta, alpha, gamma, tilt, rival, limits), between)
 
 
-def by_document(lanes: Any, blocks: Blocks) -> jax.Array:
-    """What stands in the lanes [shards, blocks, width, ...] of each document, [documents, ...]."""
-    return jnp.asarray(lanes).reshape(-1, *lanes.shape[3:])[blocks.lane]
+def by_document(lanes: Any, batches: PaddedBatches) -> jax.Array:
+    """What stands in the lanes [shards, batches, width, ...] of each document, [documents, ...]."""
+    return jnp.asarray(lanes).reshape(-1, *lanes.shape[3:])[batches.lane]
 
 
 class Chunk(NamedTuple):
-    """Pairs at CHUNK places of a block of documents, one after the other; none beyond the block."""
+    """Pairs at CHUNK positions of a batch of documents, one after the other; none beyond the batch."""
 
     counted: jax.Array  # count * phi, [pairs, K]
     phi: jax.Array  # [pairs, K]
@@ -202,9 +202,9 @@ class Chunk(NamedTuple):
 
     @classmethod
     def of(
-        cls, beta: jax.Array, terms: jax.Array, repeats: jax.Array, place: tuple, chunk: jax.Array, weighed: Weighed
+        cls, beta: jax.Array, terms: jax.Array, repeats: jax.Array, position: tuple, chunk: jax.Array, weighed: Weighed
     ) -> Chunk:
-        first, depth = place
+        first, depth = position
         here, repeat = (jax.lax.dynamic_slice_in_dim(part, first + chunk * CHUNK, CHUNK) for part in (terms, repeats))
         inside = jnp.arange(CHUNK)[:, None] + chunk * CHUNK < depth
         product = jax.lax.dynamic_slice_in_dim(beta, chunk * CHUNK, CHUNK) * weighed.weight
@@ -237,10 +237,10 @@ def e_step(
     weight = None if tilt is None else jnp.asarray(tilt, jnp.float32)
     limits = jnp.float32(limits[0]), jnp.int32(limits[1])
     counts, *lanes = by_threads(
-        settle, pairs.blocks, pairs, log_beta, of_documents, gamma, limits, weight, rival,
+        settle, pairs.batches, pairs, log_beta, of_documents, gamma, limits, weight, rival,
         loss=loss, deepest=pairs.deepest, counted=counted,
     )  # fmt: skip
-    gamma, words, moved = (by_document(part, pairs.blocks) for part in lanes)
+    gamma, words, moved = (by_document(part, pairs.batches) for part in lanes)
     counts = jnp.asarray(counts.sum(0)[:-1]) if counted else counts
     prior, posterior, served = np.asarray(alpha, np.float64), np.asarray(gamma, np.float64), np.asarray(moved)
     bound = np.asarray(words, np.float64) + dirichlet_bound(prior, posterior)
@@ -265,7 +265,7 @@ def fold_in(
     """
     assert documents.pairs is not None
     num_topics = beta.shape[0]
-    pairs = pair_blocks(documents.pairs, documents.num_documents, beta.shape[1])
+    pairs = pair_batches(documents.pairs, documents.num_documents, beta.shape[1])
     log_beta = jnp.log(jnp.maximum(beta, jnp.finfo(jnp.float32).tiny)).T
     alpha = jnp.broadcast_to(jnp.asarray(alpha, jnp.float32), (documents.num_documents, num_topics))
     start = first_gamma(alpha, documents.lengths)

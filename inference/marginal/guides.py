@@ -21,8 +21,8 @@ from numpyro.distributions import biject_to, constraints
 from topiczoo.corpora import Corpus
 
 from ..kernels.gamma import log_gamma
-from ..story.graph import Reading, Site
-from ..story.tracing import Answer, run
+from ..story.graph import Site, StoryGraph
+from ..story.tracing import ZbarHandler, run
 
 KINDS = ("mean_field", "amortised")
 WIDTH = 32  # of the network's hidden layer
@@ -66,19 +66,19 @@ class PathwiseDirichlet(dist.Dirichlet):
 class Guide:
     """``guide(documents, y, rows, scale)``: draws every latent site for the documents at some rows of the corpus."""
 
-    def __init__(self, reading: Reading, kind: str, seed: int) -> None:
+    def __init__(self, graph: StoryGraph, kind: str, seed: int) -> None:
         if kind not in KINDS:
             raise ValueError(f"guide is {kind!r}; give one of {', '.join(map(repr, KINDS))}.")
-        self.reading = reading
-        self.sites = {name: site for name, site in reading.latent.items() if not site.discrete}
-        self.amortised = reading.theta if kind == "amortised" else None
+        self.graph = graph
+        self.sites = {name: site for name, site in graph.latent.items() if not site.discrete}
+        self.amortised = graph.theta if kind == "amortised" else None
         if kind == "amortised" and not (self.amortised and self._is_dirichlet(self.amortised)):
             raise ValueError(
-                f"guide is 'amortised', but the story {reading.story.name!r} gives draw_words no theta that is a Dirichlet "
+                f"guide is 'amortised', but the story {graph.story.name!r} gives draw_words no theta that is a Dirichlet "
                 "site; use guide='mean_field'."
             )
-        few = reading.few_documents, reading.few_y
-        priors = run(reading.story, *few, reading.few_values, Answer(lambda theta: theta))
+        few = graph.few_documents, graph.few_y
+        priors = run(graph.story, *few, graph.few_values, ZbarHandler(lambda theta: theta))
         self.supports = {name: priors[name]["fn"].support for name in self.sites}
         rng = np.random.default_rng(seed)
         self.initial: dict[str, Any] = {}
@@ -89,9 +89,9 @@ class Guide:
             else:
                 shape = biject_to(self.supports[name]).inverse_shape(self._shape(site))
                 self.initial[name] = rng.normal(scale=0.1, size=shape).astype(np.float32)
-        if self.amortised and reading.beta and self._is_dirichlet(reading.beta):
+        if self.amortised and graph.beta and self._is_dirichlet(graph.beta):
             # the network's first word on a term is what the topics' first guess says of it
-            topics = self.initial[reading.beta]
+            topics = self.initial[graph.beta]
             self.initial[self.amortised][1]["table"] = np.log(topics / topics.sum(1, keepdims=True)).T
 
     def __call__(self, documents: Any, y: Any, rows: jax.Array, scale: float) -> None:
@@ -117,12 +117,12 @@ class Guide:
             concentration = numpyro.param(f"{name}: concentration", start, constraint=constraints.positive)
             return PathwiseDirichlet(of_rows(concentration)).to_event(site.fn.event_dim - 1)
         mean = of_rows(numpyro.param(f"{name}: mean", start))
-        deviation = of_rows(
-            numpyro.param(f"{name}: deviation", np.full_like(start, 0.1), constraint=constraints.positive)
+        spread = of_rows(
+            numpyro.param(f"{name}: standard deviation", np.full_like(start, 0.1), constraint=constraints.positive)
         )
         transform = biject_to(self.supports[name])
         event_dim = site.fn.event_dim + transform.domain.event_dim - transform.codomain.event_dim
-        normal = dist.Normal(mean, deviation).to_event(event_dim)
+        normal = dist.Normal(mean, spread).to_event(event_dim)
         if self.supports[name] in (constraints.real, constraints.real_vector):
             return normal
         return dist.TransformedDistribution(normal, transform)
@@ -147,7 +147,7 @@ class Guide:
         return prior + total(jax.nn.softmax(table + context[document]))
 
     def _start_dirichlet(self, site: Site, prior: np.ndarray, rng: np.random.Generator) -> Any:
-        corpus, shape = self.reading.corpus, self._shape(site)
+        corpus, shape = self.graph.corpus, self._shape(site)
         if site.name == self.amortised:
             return prior.reshape(-1, shape[-1])[0], _start_network(corpus.num_terms, shape[-1], rng)
         axis = _document_axis(site)
@@ -169,7 +169,7 @@ class Guide:
     def _shape(self, site: Site) -> tuple[int, ...]:
         """A site's shape for the whole corpus."""
         axis = _document_axis(site)
-        return tuple(len(self.reading.corpus) if i == axis else size for i, size in enumerate(site.shape))
+        return tuple(len(self.graph.corpus) if i == axis else size for i, size in enumerate(site.shape))
 
 
 def _document_axis(site: Site) -> int | None:

@@ -35,8 +35,8 @@ from topiczoo.models.vocabulary import Zbar
 
 from ..kernels.small_matrices import cholesky
 from ..story.advice import unserved
-from ..story.graph import ZBAR, Reading
-from ..story.tracing import Answer, log_prob, run
+from ..story.graph import ZBAR, StoryGraph
+from ..story.tracing import ZbarHandler, log_prob, run
 
 FLOOR = 1e-30  # of a word's probability, so that float32 can hold the slope of its logarithm
 AVERAGES = {
@@ -50,7 +50,7 @@ class Marginal:
 
     Parameters
     ----------
-    reading
+    graph
         The story, read.
     nodes
         Gauss-Hermite points for a single predictor. Several predictors have unscented points.
@@ -58,17 +58,17 @@ class Marginal:
         What is averaged over the points: ``"density"`` or ``"log"``.
     """
 
-    def __init__(self, reading: Reading, *, nodes: int, average: str) -> None:
+    def __init__(self, graph: StoryGraph, *, nodes: int, average: str) -> None:
         if average not in AVERAGES:
             raise ValueError(f"average is {average!r}; give one of {', '.join(map(repr, AVERAGES))}.")
-        self.reading, self.nodes, self.average = reading, nodes, average
-        self.discrete = [name for name, site in reading.latent.items() if site.discrete]
-        self.deferred = frozenset(reading.children(self.discrete)) | frozenset(reading.below)
+        self.graph, self.nodes, self.average = graph, nodes, average
+        self.discrete = [name for name, site in graph.latent.items() if site.discrete]
+        self.deferred = frozenset(graph.children(self.discrete)) | frozenset(graph.response_sites)
         unseen = {ZBAR, *self.discrete}
-        self.dropped = frozenset(name for name in reading.deterministic if reading.parents[name] & unseen)
+        self.dropped = frozenset(name for name in graph.deterministic if graph.parents[name] & unseen)
         self._refuse()
         if self.discrete:
-            priors = [reading.latent[name].fn for name in self.discrete]
+            priors = [graph.latent[name].fn for name in self.discrete]
             supports = [np.ravel(prior.enumerate_support(expand=False)) for prior in priors]
             self.combinations = np.array(list(itertools.product(*supports)))  # [combinations, sites]
             self._refuse_linked_labels()
@@ -77,14 +77,14 @@ class Marginal:
     @property
     def target(self) -> str:
         """What the density is, in words."""
-        return AVERAGES[self.average] if self.reading.below else "exact"
+        return AVERAGES[self.average] if self.graph.response_sites else "exact"
 
     def __call__(self, documents: Any, y: Any = None, scale: float = 1.0) -> None:
         """The model; ``scale`` multiplies all that belongs to documents: D/batch for a slice of a corpus."""
         summed = _SumOut(self, scale)
         with summed:
-            self.reading.story(documents, y)
-        if self.reading.has_words:
+            self.graph.story(documents, y)
+        if self.graph.has_words:
             numpyro.factor("~words", scale * summed.words.sum())
         if not self.deferred:
             return
@@ -98,10 +98,10 @@ class Marginal:
         """The log-density of all that belongs to each document, given values of every continuous site, [D]."""
         summed = _SumOut(self, 1.0)
         with handlers.block(), handlers.trace() as trace, handlers.substitute(data=values), summed:
-            self.reading.story(documents, y)
-        total = summed.words + (self._response_terms(documents, y, summed) if self.reading.below else 0.0)
+            self.graph.story(documents, y)
+        total = summed.words + (self._response_terms(documents, y, summed) if self.graph.response_sites else 0.0)
         for name, site in trace.items():
-            axis = self.reading.density_axis.get(name)
+            axis = self.graph.density_axis.get(name)
             if site["type"] == "sample" and axis is not None and name not in self.deferred:
                 terms = jnp.moveaxis(log_prob(site), axis, -1)
                 total = total + terms.sum(tuple(range(terms.ndim - 1)))
@@ -112,8 +112,8 @@ class Marginal:
         points, log_weights = sigma_points(*summed.moments(), self.nodes)
 
         def terms(predictors: list[jax.Array]) -> jax.Array:
-            answer = Answer(predictors=predictors)
-            return self.reading.document_terms(self.reading.below, documents, y, summed.values, answer)
+            answer = ZbarHandler(predictors=predictors)
+            return self.graph.document_terms(self.graph.response_sites, documents, y, summed.values, answer)
 
         at_points = jax.vmap(terms)(summed.split(points))  # [Q, D]
         log_weights = log_weights[:, None]
@@ -128,57 +128,57 @@ class Marginal:
         def terms() -> None:
             with handlers.block(hide_fn=lambda site: site["type"] == "sample" and site["name"] not in self.deferred):
                 with handlers.substitute(data=values):
-                    self.reading.story(documents, y)
+                    self.graph.story(documents, y)
 
         with handlers.block():
             return log_density(enum(config_enumerate(terms), -1 - self.plates), (), {}, {})[0]
 
     def _refuse(self) -> None:
-        reading, story = self.reading, self.reading.story.name
+        graph, story = self.graph, self.graph.story.name
         for name in self.discrete:
-            site = reading.latent[name]
+            site = graph.latent[name]
             alone = site.document_axis == -1 and len(site.shape) == 1 and site.fn.has_enumerate_support
-            if reading.has_words or not alone:
+            if graph.has_words or not alone:
                 raise unserved(
-                    reading,
+                    graph,
                     ["nuts", "svi"],
                     f"The site {name!r} of the story {story!r} is discrete and cannot be summed out: only the words' "
                     "topics can be, or, in a story without draw_words, one value a document from a finite set",
                 )
         for name in self.deferred:
-            if reading.density_axis[name] is None:
+            if graph.density_axis[name] is None:
                 raise ValueError(
                     f"The site {name!r} of the story {story!r} reads topics but has no axis of documents, so they "
                     "cannot be summed out document by document; give each document its own term."
                 )
-        if not reading.below:
+        if not graph.response_sites:
             return
-        if not reading.linear:
+        if not graph.linear:
             raise unserved(
-                reading,
+                graph,
                 ["nuts", "svi"],
                 f"The story {story!r} uses zbar other than through zbar @ eta, so its topics cannot be summed out",
                 "write its response with zbar @ eta",
             )
-        if any(len(shape) > 1 for shape in reading.predictor_shapes):
+        if any(len(shape) > 1 for shape in graph.predictor_shapes):
             raise ValueError(f"The story {story!r} has zbar @ eta with an eta of three axes; give [K] or [K, C].")
-        reading.refuse_linked_documents()
+        graph.refuse_linked_documents()
 
     def _refuse_linked_labels(self) -> None:
         """Enumeration sums documents one by one: a document's label must not enter another's terms."""
-        reading, name = self.reading, self.discrete[0]
+        graph, name = self.graph, self.discrete[0]
         first, last = self.combinations[0], self.combinations[-1]
         labels = {site: jnp.full(3, value) for site, value in zip(self.discrete, first, strict=True)}
 
         @jax.jit
         def terms(labels: dict) -> jax.Array:
-            few, sites = (reading.few_documents, reading.few_y), sorted(self.deferred)
-            return reading.document_terms(sites, *few, {**reading.few_values, **labels}, Answer())
+            few, sites = (graph.few_documents, graph.few_y), sorted(self.deferred)
+            return graph.document_terms(sites, *few, {**graph.few_values, **labels}, ZbarHandler())
 
         moved = {site: labels[site].at[2].set(value) for site, value in zip(self.discrete, last, strict=True)}
         if not np.allclose(terms(labels)[:2], terms(moved)[:2], rtol=1e-4, atol=1e-6):
             raise ValueError(
-                f"The story {reading.story.name!r} links documents: another document's {name!r} changes a document's "
+                f"The story {graph.story.name!r} links documents: another document's {name!r} changes a document's "
                 "terms, so it cannot be summed out document by document."
             )
 
@@ -187,13 +187,13 @@ class Marginal:
         trace: dict = {}
 
         def look() -> None:
-            trace.update(run(self.reading.story, self.reading.few_documents, self.reading.few_y, {}))
+            trace.update(run(self.graph.story, self.graph.few_documents, self.graph.few_y, {}))
 
         jax.eval_shape(look)
         for name in sorted(self.deferred):
             if not trace[name]["cond_indep_stack"]:
                 raise ValueError(
-                    f"The site {name!r} of the story {self.reading.story.name!r} is outside a plate, so NumPyro cannot "
+                    f"The site {name!r} of the story {self.graph.story.name!r} is outside a plate, so NumPyro cannot "
                     "enumerate the topics it reads; put it into numpyro.plate('documents', corpus.num_documents)."
                 )
         return max(-frame.dim for name in self.deferred for frame in trace[name]["cond_indep_stack"])
@@ -210,7 +210,7 @@ class _SumOut(Messenger):
         self.coefficients: list[jax.Array] = []
 
     def process_message(self, msg: dict) -> None:
-        name, reading = msg["name"], self.marginal.reading
+        name, graph = msg["name"], self.marginal.graph
         if msg["type"] == "draw_words":
             self._sum_words(*msg["args"])
             msg["value"] = Zbar(self._predictor, lambda: self._document_mean(self.phi))
@@ -225,7 +225,7 @@ class _SumOut(Messenger):
                 msg["stop"] = True
             elif name in self.marginal.deferred:
                 msg["fn"] = msg["fn"].mask(False)
-            elif reading.density_axis.get(name) is not None:
+            elif graph.density_axis.get(name) is not None:
                 msg["scale"] = self.scale if msg["scale"] is None else self.scale * msg["scale"]
 
     def postprocess_message(self, msg: dict) -> None:

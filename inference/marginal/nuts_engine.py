@@ -63,12 +63,12 @@ def nuts(
     check_counts(num_warmup=num_warmup, num_samples=num_samples, num_chains=num_chains, thinning=thinning)
     check_counts(max_tree_depth=max_tree_depth)
     check_numbers(most=1, target_accept_prob=target_accept_prob)
-    reading = read(story, corpus, y, arguments)
-    refuse_improper(reading, "nuts")
-    model = Marginal(reading, nodes=NODES, average="density")
+    graph = read(story, corpus, y, arguments)
+    refuse_improper(graph, "nuts")
+    model = Marginal(graph, nodes=NODES, average="density")
     drawn = run_chains(
         NUTS(model, target_accept_prob=target_accept_prob, max_tree_depth=max_tree_depth),
-        (documents(corpus, pairs=True), jax.tree.map(jnp.asarray, reading.y)),
+        (documents(corpus, pairs=True), jax.tree.map(jnp.asarray, graph.y)),
         seed=seed,
         num_chains=num_chains,
         schedule=Schedule(
@@ -86,4 +86,4 @@ def nuts(
         "divergences": int(drawn.statistics["diverging"].sum()), "interrupted": drawn.interrupted,
         **circumstances(),
     }  # fmt: skip
-    return Fit(reading.story, corpus, drawn.draws, y=reading.y, engine="nuts", info=info, statistics=drawn.statistics)
+    return Fit(graph.story, corpus, drawn.draws, y=graph.y, engine="nuts", info=info, statistics=drawn.statistics)

@@ -23,7 +23,7 @@ from tqdm.auto import tqdm
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Documents, Pairs, documents
 
-from ..story.graph import Reading, read
+from ..story.graph import StoryGraph, read
 from ..story.tracing import TRACING, circumstances, traced
 from ..story.validation import check_counts, check_numbers, check_seed, refuse_improper
 from .guides import Guide, PathwiseDirichlet
@@ -77,9 +77,9 @@ def svi(
         check_counts(batch_size=batch_size)
         if batch_size > len(corpus):
             raise ValueError(f"batch_size is {batch_size}, more than the {len(corpus)} documents; give fewer.")
-    reading = read(story, corpus, y, arguments)
-    refuse_improper(reading, "svi")
-    fitted = _Fitting(reading, guide, batch_size or len(corpus), learning_rate, num_steps, seed)
+    graph = read(story, corpus, y, arguments)
+    refuse_improper(graph, "svi")
+    fitted = _Fitting(graph, guide, batch_size or len(corpus), learning_rate, num_steps, seed)
     losses, interrupted = fitted.run(num_steps, progress_bar)
     draws, means, snapshots, index = fitted.draw(num_draws)
     info = {
@@ -88,7 +88,7 @@ def svi(
         "as_means": sorted(means), **circumstances(),
     }  # fmt: skip
     fit = Fit(
-        reading.story, corpus, draws, y=reading.y, engine="svi", info=info, statistics={},
+        graph.story, corpus, draws, y=graph.y, engine="svi", info=info, statistics={},
         means=means, snapshots=snapshots, snapshot_index=index,
     )  # fmt: skip
     fit.importance_ratios = fitted.importance_ratios
@@ -154,13 +154,13 @@ class _Fitting:
     """The model, the guide and the optimiser's state."""
 
     def __init__(
-        self, reading: Reading, guide: str, batch_size: int, learning_rate: float, num_steps: int, seed: int
+        self, graph: StoryGraph, guide: str, batch_size: int, learning_rate: float, num_steps: int, seed: int
     ) -> None:
-        self.reading, self.seed = reading, seed
-        self.model = Marginal(reading, nodes=NODES, average="log")
-        self.guide = Guide(reading, guide, seed)
-        self.batches = Batches(reading.corpus, reading.y, batch_size)
-        self.scale = len(reading.corpus) / batch_size
+        self.graph, self.seed = graph, seed
+        self.model = Marginal(graph, nodes=NODES, average="log")
+        self.guide = Guide(graph, guide, seed)
+        self.batches = Batches(graph.corpus, graph.y, batch_size)
+        self.scale = len(graph.corpus) / batch_size
         if self.scale > 1:
             self._refuse_batches()
         # a single draw, with the divergence of two Dirichlets or two normals in closed form
@@ -172,10 +172,10 @@ class _Fitting:
         )
 
     def _refuse_batches(self) -> None:
-        for name, site in self.reading.latent.items():
-            if site.document_axis is not None and self.reading.density_axis[name] is None:
+        for name, site in self.graph.latent.items():
+            if site.document_axis is not None and self.graph.density_axis[name] is None:
                 raise ValueError(
-                    f"The site {name!r} of the story {self.reading.story.name!r} has one density for all documents, so a "
+                    f"The site {name!r} of the story {self.graph.story.name!r} has one density for all documents, so a "
                     "slice of them has none; leave batch_size out."
                 )
 
@@ -244,7 +244,7 @@ class _Fitting:
         q = {name: self._whole(name, parameters) for name in self.guide.sites}
         local = {name for name, site in self.guide.sites.items() if site.document_axis is not None}
         key, theta_key = jax.random.split(jax.random.fold_in(jax.random.key(self.seed), 2))
-        everything = self.batches.take(np.arange(len(self.reading.corpus)))[:2]
+        everything = self.batches.take(np.arange(len(self.graph.corpus)))[:2]
 
         @jax.jit
         @traced
@@ -268,7 +268,7 @@ class _Fitting:
         of_all = np.asarray(of_globals(everything, q))
         if not local:
             return of_all, None
-        rows = np.sort(np.random.default_rng(self.seed).permutation(len(self.reading.corpus))[:most_documents])
+        rows = np.sort(np.random.default_rng(self.seed).permutation(len(self.graph.corpus))[:most_documents])
         documents_, y, places = self.batches.take(rows)
 
         @jax.jit

@@ -16,9 +16,9 @@ import numpy as np
 import numpyro.distributions as dist
 from jax.flatten_util import ravel_pytree
 
-from ..story.assignments import Assigned, mean_topics
-from ..story.graph import Reading
-from ..story.tracing import Answer, run, total, unwrapped
+from ..story.assignments import AssignmentHandler, mean_topics
+from ..story.graph import StoryGraph
+from ..story.tracing import ZbarHandler, base_distribution, run, total
 from .augmentation import AUGMENTED
 from .conjugate import MAX_GAUSSIAN, Block, Few
 
@@ -35,32 +35,32 @@ class AugmentedBlock(Block):
 
     label = "normal draw given auxiliary variables"
 
-    def __init__(self, model: Callable | None, reading: Reading, sites: Sequence[str]) -> None:
-        super().__init__(model, reading, sites)
-        children = reading.children(sites)
+    def __init__(self, model: Callable | None, graph: StoryGraph, sites: Sequence[str]) -> None:
+        super().__init__(model, graph, sites)
+        children = graph.children(sites)
         self.augmented = {
-            name: AUGMENTED[reading.family(name)] for name in sorted(children) if reading.family(name) in AUGMENTED
+            name: AUGMENTED[graph.family(name)] for name in sorted(children) if graph.family(name) in AUGMENTED
         }
         self.others = sorted(children - set(self.augmented))
         classes = any(augmentation.columns for augmentation in self.augmented.values())
-        self.columns = (1, *reading.latent[self.sites[0]].shape)[-1] if classes else 1
+        self.columns = (1, *graph.latent[self.sites[0]].shape)[-1] if classes else 1
         self.classes = classes
         self.direct = self._reads_one_predictor()
 
     def _reads_one_predictor(self) -> bool:
         """Whether the block is one eta that responses read through one ``zbar @ eta`` alone: the design is then zbar's."""
-        reading = self.reading
+        graph = self.graph
         shape = (self.columns,) if self.classes else ()
-        if not reading.has_words or not reading.linear or len(self.sites) > 1 or reading.predictor_shapes != (shape,):
+        if not graph.has_words or not graph.linear or len(self.sites) > 1 or graph.predictor_shapes != (shape,):
             return False
-        (site,), values = self.sites, reading.few_values
-        if reading.latent[site].shape != (reading.num_topics, *shape):
+        (site,), values = self.sites, graph.few_values
+        if graph.latent[site].shape != (graph.num_topics, *shape):
             return False
-        below = [name for name in self.augmented if name in reading.below]
+        below = [name for name in self.augmented if name in graph.response_sites]
 
         def locations(eta: jax.Array) -> tuple[bool, list[jax.Array]]:
-            answer = Answer(lambda theta: theta, [jnp.ones((3, *shape))])
-            trace = run(reading.story, reading.few_documents, reading.few_y, {**values, site: eta}, answer)
+            answer = ZbarHandler(lambda theta: theta, [jnp.ones((3, *shape))])
+            trace = run(graph.story, graph.few_documents, graph.few_y, {**values, site: eta}, answer)
             same = answer.coefficients[0] is trace[site]["value"]
             found = [self.augmented[name].location(*_fn_and_value(trace[name])) for name in below]
             return same, found
@@ -74,7 +74,7 @@ class AugmentedBlock(Block):
         trace = self._trace(values, corpus, y)
         keys = jax.random.split(key, len(self.augmented))
         draws = {
-            name: augmentation.draw(keys[i], unwrapped(trace[name]["fn"]), trace[name]["value"], column)
+            name: augmentation.draw(keys[i], base_distribution(trace[name]["fn"]), trace[name]["value"], column)
             for i, (name, augmentation) in enumerate(self.augmented.items())
         }
         return Auxiliary(column, draws)
@@ -84,12 +84,12 @@ class AugmentedBlock(Block):
         trace, log_density = self._trace(values, corpus, y), jnp.zeros(())
         for name, augmentation in self.augmented.items():
             site, draw = trace[name], auxiliary.draws[name]
-            terms = augmentation.log_auxiliary(draw, unwrapped(site["fn"]), site["value"], auxiliary.column)
+            terms = augmentation.log_auxiliary(draw, base_distribution(site["fn"]), site["value"], auxiliary.column)
             log_density += jnp.where(_counts(site["fn"], terms), terms, 0.0).sum()
         return log_density
 
     def _trace(self, values: dict, corpus: Any, y: Any) -> dict:
-        return run(self.reading.story, corpus, y, values, Assigned(counted=False))
+        return run(self.graph.story, corpus, y, values, AssignmentHandler(counted=False))
 
     def _part(self, values: dict, column: Any) -> dict[str, jax.Array]:
         return {site: values[site][..., column] if self.classes else values[site] for site in self.sites}
@@ -117,7 +117,7 @@ class AugmentedBlock(Block):
 
         origin, slope = jnp.zeros_like(flat), jax.grad(prior)
         gradient, precision = slope(origin), -jax.jacfwd(slope)(origin)
-        direct = [name for name in self.augmented if self.direct and name in self.reading.below]
+        direct = [name for name in self.augmented if self.direct and name in self.graph.response_sites]
         general = [name for name in self.augmented if name not in direct]
         at_origin, design = locations(origin, general), jax.jacfwd(locations)(origin, general)
         for name, found in zip(direct, self._of_zbar(moved(origin), corpus, y, direct, column), strict=True):
@@ -125,7 +125,7 @@ class AugmentedBlock(Block):
         trace = self._trace(values, corpus, y)
         for name, augmentation in self.augmented.items():
             fn, value = trace[name]["fn"], trace[name]["value"]
-            linear, weight = augmentation.quadratic(auxiliary.draws[name], unwrapped(fn), value, column)
+            linear, weight = augmentation.quadratic(auxiliary.draws[name], base_distribution(fn), value, column)
             counts = _counts(fn, weight)
             slope_there = jnp.where(counts, linear - weight * at_origin[name], 0.0).ravel()
             weight = jnp.where(counts, weight, 0.0).ravel()
@@ -148,7 +148,7 @@ class AugmentedBlock(Block):
 
         def locations(step: jax.Array) -> list[jax.Array]:
             at = predictor.at[..., column].add(step) if self.classes else predictor + step
-            trace = run(self.reading.story, corpus, y, values, Answer(zbar, [at]))
+            trace = run(self.graph.story, corpus, y, values, ZbarHandler(zbar, [at]))
             return [self._locations(trace, [name], column)[name] for name in names]
 
         step = jnp.zeros(len(zbar))
@@ -172,16 +172,16 @@ class AugmentedBlock(Block):
         return conditional.log_prob(ravel_pytree(self._part(new, auxiliary.column))[0])
 
     @classmethod
-    def recognise(cls, reading: Reading, sites: Sequence[str], few: Few) -> bool:
+    def recognise(cls, graph: StoryGraph, sites: Sequence[str], few: Few) -> bool:
         """Whether the block's law is the story's: by families, then by the ratio test on the few documents."""
-        latent = [reading.latent[site] for site in sites]
-        if any(site.document_axis is not None or site.discrete for site in latent) or reading.drives_words(sites):
+        latent = [graph.latent[site] for site in sites]
+        if any(site.document_axis is not None or site.discrete for site in latent) or graph.drives_words(sites):
             return False
-        block = cls(None, reading, sites)
+        block = cls(None, graph, sites)
         normal = dist.Normal | dist.MultivariateNormal
-        if not block.augmented or not all(issubclass(reading.family(name), normal) for name in block.others):
+        if not block.augmented or not all(issubclass(graph.family(name), normal) for name in block.others):
             return False
-        priors = {name: reading.latent[name].prior if name in reading.latent else None for name in block.augmented}
+        priors = {name: graph.latent[name].prior if name in graph.latent else None for name in block.augmented}
         if not all(augmentation.serves(priors[name]) for name, augmentation in block.augmented.items()):
             return False
         if block.classes and not all(site.shape[-1:] == (block.columns,) for site in latent):
@@ -204,7 +204,7 @@ class AugmentedBlock(Block):
 
     def _ratios(self, few: Few) -> tuple[jax.Array, jax.Array]:
         """Log ratios of the law at two places, by the block and by the story, for each column."""
-        data, parts = (few.corpus, few.y), sorted(self.reading.children(self.sites))
+        data, parts = (few.corpus, few.y), sorted(self.graph.children(self.sites))
         rng, here = np.random.default_rng(1), few.values
         # far away: nearby a wrong precision can go unseen on three documents
         other = {site: jnp.asarray(rng.normal(0, 3.0, here[site].shape), jnp.float32) for site in self.sites}
@@ -229,7 +229,7 @@ class AugmentedBlock(Block):
 
 
 def _fn_and_value(site: dict) -> tuple[Any, Any]:
-    return unwrapped(site["fn"]), site["value"]
+    return base_distribution(site["fn"]), site["value"]
 
 
 def _counts(fn: Any, terms: jax.Array) -> jax.Array:

@@ -30,9 +30,9 @@ from topiczoo.corpora.layouts import documents
 
 from ..kernels.gamma import dirichlet
 from ..kernels.gig import GeneralizedInverseGaussian
-from ..story.assignments import Assigned
-from ..story.graph import Reading
-from ..story.tracing import Answer, run, total
+from ..story.assignments import AssignmentHandler
+from ..story.graph import StoryGraph
+from ..story.tracing import ZbarHandler, run, total
 
 MAX_GAUSSIAN = 2000  # larger normal sites go to NUTS: their precision matrix would not be worth it
 
@@ -51,12 +51,12 @@ class Block(MCMCKernel):
 
     sample_field = "z"
     label = ""
-    watches = False  # whether this block, drawn last, records statistics of the whole state
-    watched: tuple[str, ...] = ("lp", "usage")  # which ones
+    records = False  # whether this block, drawn last, records statistics of the whole state
+    recorded: tuple[str, ...] = ("lp", "usage")  # which ones
     integrated: Sequence[DirichletBlock] = ()  # blocks whose sites are integrated out of the recorded log density
 
-    def __init__(self, model: Callable | None, reading: Reading, sites: Sequence[str]) -> None:
-        self._model, self.reading, self.sites = model, reading, tuple(sites)
+    def __init__(self, model: Callable | None, graph: StoryGraph, sites: Sequence[str]) -> None:
+        self._model, self.graph, self.sites = model, graph, tuple(sites)
 
     @property
     def model(self) -> Callable | None:
@@ -89,9 +89,9 @@ class Block(MCMCKernel):
 
     def _step(self, key: jax.Array, values: dict[str, Any], corpus: Any, y: Any) -> tuple[dict, dict, dict]:
         new, means = self.draw(key, values, corpus, y)
-        return new, means, self.watch({**values, **new}, values, corpus, y) if self.watches else {}
+        return new, means, self.record({**values, **new}, values, corpus, y) if self.records else {}
 
-    def watch(self, values: dict[str, Any], before: dict[str, Any], corpus: Any, y: Any) -> dict[str, jax.Array]:
+    def record(self, values: dict[str, Any], before: dict[str, Any], corpus: Any, y: Any) -> dict[str, jax.Array]:
         """Statistics of the whole state, and of the step from the values before."""
         raise NotImplementedError
 
@@ -110,13 +110,13 @@ class Block(MCMCKernel):
         return identity
 
 
-def joint(reading: Reading, sites: Sequence[str], values: dict, corpus: Any, y: Any) -> Callable[[dict], jax.Array]:
+def joint(graph: StoryGraph, sites: Sequence[str], values: dict, corpus: Any, y: Any) -> Callable[[dict], jax.Array]:
     """The part of the story's log-density that some sites enter, as a function of their values."""
-    counted = reading.drives_words(sites)
-    parts = sorted(reading.children(sites)) + ["z"] * counted
+    counted = graph.drives_words(sites)
+    parts = sorted(graph.children(sites)) + ["z"] * counted
 
     def log_density(new: dict) -> jax.Array:
-        trace = run(reading.story, corpus, y, {**values, **new}, Assigned(counted))
+        trace = run(graph.story, corpus, y, {**values, **new}, AssignmentHandler(counted))
         return total(trace, parts)
 
     return log_density
@@ -134,7 +134,7 @@ class DirichletBlock(Block):
 
     def conditional(self, values: dict, corpus: Any, y: Any) -> dist.Dirichlet:
         (site,) = self.sites
-        log_density = joint(self.reading, self.sites, values, corpus, y)
+        log_density = joint(self.graph, self.sites, values, corpus, y)
         # at the centre of the simplex, where nothing underflows; the result does not depend on the place
         centre = jnp.full_like(values[site], 1.0 / values[site].shape[-1])
         slope = jax.grad(lambda x: log_density({site: x}))(centre)
@@ -149,13 +149,13 @@ class DirichletBlock(Block):
         return self.conditional(values, corpus, y).log_prob(new[self.sites[0]]).sum()
 
     @staticmethod
-    def recognise(reading: Reading, site: str, few: Few) -> bool:
+    def recognise(graph: StoryGraph, site: str, few: Few) -> bool:
         """Whether the density is linear in log x."""
-        if not isinstance(reading.latent[site].prior, dist.Dirichlet):
+        if not isinstance(graph.latent[site].prior, dist.Dirichlet):
             return False
 
         def slope(x: jax.Array) -> jax.Array:
-            return x * jax.grad(lambda x: joint(reading, [site], few.values, few.corpus, few.y)({site: x}))(x)
+            return x * jax.grad(lambda x: joint(graph, [site], few.values, few.corpus, few.y)({site: x}))(x)
 
         x = jnp.asarray(
             np.random.default_rng(1).dirichlet(np.full(few.values[site].shape[-1], 5.0), few.values[site].shape[:-1])
@@ -171,7 +171,7 @@ class GaussianBlock(Block):
 
     def conditional(self, values: dict, corpus: Any, y: Any) -> tuple[dist.MultivariateNormal, Callable]:
         flat, unravel = ravel_pytree({site: values[site] for site in self.sites})
-        log_density = joint(self.reading, self.sites, values, corpus, y)
+        log_density = joint(self.graph, self.sites, values, corpus, y)
         origin = jnp.zeros_like(flat)
         slope = jax.grad(lambda x: log_density(unravel(x)))
         gradient, precision = slope(origin), -jax.jacfwd(slope)(origin)
@@ -187,18 +187,18 @@ class GaussianBlock(Block):
         return conditional.log_prob(ravel_pytree({site: new[site] for site in self.sites})[0])
 
     @staticmethod
-    def recognise(reading: Reading, sites: Sequence[str], few: Few) -> bool:
+    def recognise(graph: StoryGraph, sites: Sequence[str], few: Few) -> bool:
         """Whether the density is jointly quadratic: normal families all along, and equal curvature everywhere."""
-        latent = [reading.latent[site] for site in sites]
-        families = [reading.family(name) for name in reading.children(sites)]
-        if any(site.document_axis is not None for site in latent) or reading.drives_words(sites):
+        latent = [graph.latent[site] for site in sites]
+        families = [graph.family(name) for name in graph.children(sites)]
+        if any(site.document_axis is not None for site in latent) or graph.drives_words(sites):
             return False
         if not all(issubclass(family, dist.Normal | dist.MultivariateNormal) for family in families):
             return False
         flat, unravel = ravel_pytree({site: few.values[site] for site in sites})
         if flat.size > MAX_GAUSSIAN:
             return False
-        log_density = joint(reading, sites, few.values, few.corpus, few.y)
+        log_density = joint(graph, sites, few.values, few.corpus, few.y)
         curvature = jax.jit(jax.hessian(lambda x: log_density(unravel(x))))
         points = np.random.default_rng(1).normal(0, 3, (2, flat.size)).astype(np.float32)
         a, b = np.asarray(curvature(points[0])), np.asarray(curvature(points[1]))
@@ -210,14 +210,14 @@ class ScaleBlock(Block):
 
     label = "generalised inverse Gaussian draw"
 
-    def __init__(self, model: Callable | None, reading: Reading, sites: Sequence[str], power: int) -> None:
-        super().__init__(model, reading, sites)
+    def __init__(self, model: Callable | None, graph: StoryGraph, sites: Sequence[str], power: int) -> None:
+        super().__init__(model, graph, sites)
         self.power = power
 
     def conditional(self, values: dict, corpus: Any, y: Any) -> GeneralizedInverseGaussian:
         """The law of x^p."""
         (site,) = self.sites
-        log_density = joint(self.reading, self.sites, values, corpus, y)
+        log_density = joint(self.graph, self.sites, values, corpus, y)
         A, B, C, here = _scale_terms(lambda x: log_density({site: x}), values[site], self.power)
         # t = x^p has density t^((A + 1)/p - 1) exp(B/t + C t); B and C are per (x/here)^p
         unit = here**self.power
@@ -233,12 +233,12 @@ class ScaleBlock(Block):
         return self.conditional(values, corpus, y).log_prob(x**p) + jnp.log(p) + (p - 1) * jnp.log(x)
 
     @staticmethod
-    def recognise(reading: Reading, site: str, few: Few) -> int:
+    def recognise(graph: StoryGraph, site: str, few: Few) -> int:
         """The power for which the density has the form, or 0."""
-        latent = reading.latent[site]
-        if latent.shape != () or latent.fn.support is not constraints.positive or reading.drives_words([site]):
+        latent = graph.latent[site]
+        if latent.shape != () or latent.fn.support is not constraints.positive or graph.drives_words([site]):
             return 0
-        log_density = joint(reading, [site], few.values, few.corpus, few.y)
+        log_density = joint(graph, [site], few.values, few.corpus, few.y)
         slope = jax.jit(jax.grad(lambda x: log_density({site: x})))
         for power in (2, 1):
             terms = jax.jit(lambda x: _scale_terms(lambda x: log_density({site: x}), x, power))
@@ -270,13 +270,13 @@ class LabelBlock(Block):
 
     def logits(self, values: dict, corpus: Any, y: Any) -> jax.Array:
         (site,) = self.sites
-        children = sorted(self.reading.children(self.sites))
+        children = sorted(self.graph.children(self.sites))
 
         def terms(value: jax.Array) -> jax.Array:
             tried = {**values, site: jnp.full_like(values[site], value)}
-            return self.reading.document_terms(children, corpus, y, tried, Answer())
+            return self.graph.document_terms(children, corpus, y, tried, ZbarHandler())
 
-        support = self.reading.latent[site].fn.enumerate_support(expand=False)
+        support = self.graph.latent[site].fn.enumerate_support(expand=False)
         return jax.lax.map(terms, jnp.arange(support.shape[0])).T  # [documents, values]
 
     def draw(self, key: jax.Array, values: dict, corpus: Any, y: Any) -> tuple[dict, dict]:
@@ -287,25 +287,25 @@ class LabelBlock(Block):
     def log_conditional(self, new: dict, values: dict, corpus: Any, y: Any) -> jax.Array:
         return dist.Categorical(logits=self.logits(values, corpus, y)).log_prob(new[self.sites[0]]).sum()
 
-    def watch(self, values: dict, before: dict, corpus: Any, y: Any) -> dict[str, jax.Array]:
+    def record(self, values: dict, before: dict, corpus: Any, y: Any) -> dict[str, jax.Array]:
         """``lp``, the story's log joint density, and ``usage``, the share of documents in each topic.
 
         Dirichlet sites of terms are integrated out: p(x, rest) = c Dir(x; a) for all x, so c follows from x at the centre.
         """
-        support = self.reading.latent[self.sites[0]].fn.enumerate_support(expand=False)
+        support = self.graph.latent[self.sites[0]].fn.enumerate_support(expand=False)
         usage = jax.nn.one_hot(values[self.sites[0]], support.shape[0]).mean(0)
-        of_terms = [block for block in self.integrated if "term" in self.reading.story.dims[block.sites[0]]]
+        of_terms = [block for block in self.integrated if "term" in self.graph.story.dims[block.sites[0]]]
         centred = {b.sites[0]: jnp.full_like(v := values[b.sites[0]], 1.0 / v.shape[-1]) for b in of_terms}
         values = {**values, **centred}
-        lp = total(run(self.reading.story, corpus, y, values))
+        lp = total(run(self.graph.story, corpus, y, values))
         for block in of_terms:
             lp -= block.conditional(values, corpus, y).log_prob(centred[block.sites[0]]).sum()
         return {"lp": lp, "usage": usage}
 
     @staticmethod
-    def recognise(reading: Reading, site: str) -> bool:
+    def recognise(graph: StoryGraph, site: str) -> bool:
         """One value a document, counted from 0: another support would be mistaken for its places."""
-        latent = reading.latent[site]
+        latent = graph.latent[site]
         counted = isinstance(
             latent.prior, dist.CategoricalProbs | dist.CategoricalLogits | dist.BernoulliProbs | dist.BernoulliLogits
         )
@@ -320,15 +320,15 @@ class Few(NamedTuple):
     values: dict[str, Any]
 
 
-def few(reading: Reading) -> Few:
-    """The reading's few documents with their words laid out and random topics."""
-    corpus = documents(reading.few_corpus, pairs=True, blocks=True)
-    values = dict(reading.few_values)
-    if reading.has_words:
+def few(graph: StoryGraph) -> Few:
+    """The graph's few documents with their words laid out and random topics."""
+    corpus = documents(graph.few_corpus, pairs=True, batches=True)
+    values = dict(graph.few_values)
+    if graph.has_words:
 
         @jax.jit
         def start(corpus: Any, y: Any, values: dict) -> Any:
-            return run(reading.story, corpus, y, values, Assigned(), key=jax.random.key(2))["z"]["value"]
+            return run(graph.story, corpus, y, values, AssignmentHandler(), key=jax.random.key(2))["z"]["value"]
 
-        values["z"] = start(corpus, reading.few_y, values)
-    return Few(corpus, reading.few_y, values)
+        values["z"] = start(corpus, graph.few_y, values)
+    return Few(corpus, graph.few_y, values)

@@ -18,9 +18,9 @@ from topiczoo.corpora.layouts import documents
 
 from ..posterior.fit import Fit
 from ..story.advice import unserved
-from ..story.assignments import Assigned
-from ..story.graph import BETA, THETA, Reading, read
-from ..story.tracing import circumstances, unwrapped
+from ..story.assignments import AssignmentHandler
+from ..story.graph import BETA, THETA, StoryGraph, read
+from ..story.tracing import base_distribution, circumstances
 from ..story.validation import check_counts, check_seed, refuse_improper
 from .augmented import AugmentedBlock
 from .chains import Schedule, chunk_size, run_chains
@@ -66,25 +66,25 @@ def gibbs(
     """
     check_seed(seed)
     check_counts(num_warmup=num_warmup, num_samples=num_samples, num_chains=num_chains, thinning=thinning)
-    reading = read(story, corpus, y, arguments)
-    refuse_improper(reading, "gibbs")
-    large = _large_sites(reading, num_samples // thinning * num_chains, keep)
-    data = documents(corpus, pairs=not reading.has_words, blocks=reading.has_words), _on_device(reading.y)
-    plan = choose_blocks(reading, draw_theta=reading.theta not in large, collapse=collapse)
+    graph = read(story, corpus, y, arguments)
+    refuse_improper(graph, "gibbs")
+    large = _large_sites(graph, num_samples // thinning * num_chains, keep)
+    data = documents(corpus, pairs=not graph.has_words, batches=graph.has_words), _on_device(graph.y)
+    plan = choose_blocks(graph, draw_theta=graph.theta not in large, collapse=collapse)
 
-    snapshot = [site for site in large if reading.latent[site].document_axis is None]
+    snapshot = [site for site in large if graph.latent[site].document_axis is None]
     wanted = max(1, min(250, CHUNK_TOKENS // max(corpus.num_tokens, 1)))
     if snapshot:
-        size = max(_draw_bytes(reading, site) for site in snapshot) * num_chains
+        size = max(_draw_bytes(graph, site) for site in snapshot) * num_chains
         wanted = max(min(wanted, 10), -(-num_samples // max(BUDGET // size, 10)))
     # topics are never stored: what is asked of them later is drawn again from the rest
-    discrete = ["z"] if reading.has_words else [name for name, site in reading.latent.items() if site.discrete]
+    discrete = ["z"] if graph.has_words else [name for name, site in graph.latent.items() if site.discrete]
     schedule = Schedule(
         num_warmup, num_samples, thinning, chunk_size(num_warmup, num_samples, thinning, wanted),
         unstored=[*large, *discrete], snapshot=snapshot, statistics=plan.statistics,
     )  # fmt: skip
     kernel, topics = plan.kernel(), plan.blocks[-1]
-    shared = data[0].blocks is not None and len(data[0].blocks.terms) > 1 and isinstance(topics, TopicBlock)
+    shared = data[0].batches is not None and len(data[0].batches.terms) > 1 and isinstance(topics, TopicBlock)
     drawn = run_chains(
         SplitGibbs(kernel, num_chains) if shared else kernel, data, seed=seed, num_chains=num_chains,
         schedule=schedule, constrain=plan.constrain,
@@ -92,7 +92,7 @@ def gibbs(
     )  # fmt: skip
     _warn_of_divergences(drawn.statistics)
     return Fit(
-        reading.story, corpus, drawn.draws, y=reading.y, engine="gibbs", means=drawn.means, statistics=drawn.statistics,
+        graph.story, corpus, drawn.draws, y=graph.y, engine="gibbs", means=drawn.means, statistics=drawn.statistics,
         snapshots=drawn.snapshots, snapshot_index=drawn.snapshot_index,
         info={
             "seed": seed, "num_warmup": num_warmup, "thinning": thinning, "blocks": plan.describe(),
@@ -116,21 +116,21 @@ def _on_device(y: Any) -> Any:
     return jax.tree.map(jnp.asarray, y)
 
 
-def _draw_bytes(reading: Reading, site: str) -> int:
-    latent = reading.latent[site]
-    rows = 1 if latent.document_axis is None else len(reading.corpus) / latent.shape[latent.document_axis]
+def _draw_bytes(graph: StoryGraph, site: str) -> int:
+    latent = graph.latent[site]
+    rows = 1 if latent.document_axis is None else len(graph.corpus) / latent.shape[latent.document_axis]
     return int(4 * rows * np.prod(latent.shape, initial=1))
 
 
-def _large_sites(reading: Reading, num_draws: int, keep: Sequence[str] | None) -> list[str]:
-    unknown = set(keep or ()) - set(reading.latent)
+def _large_sites(graph: StoryGraph, num_draws: int, keep: Sequence[str] | None) -> list[str]:
+    unknown = set(keep or ()) - set(graph.latent)
     if unknown:
         raise ValueError(
-            f"keep names {sorted(unknown)}, which are no sites of the story; it has {sorted(reading.latent)}."
+            f"keep names {sorted(unknown)}, which are no sites of the story; it has {sorted(graph.latent)}."
         )
     return [
-        site for site in reading.latent
-        if (keep is None or site not in keep) and _draw_bytes(reading, site) * num_draws > BUDGET
+        site for site in graph.latent
+        if (keep is None or site not in keep) and _draw_bytes(graph, site) * num_draws > BUDGET
     ]  # fmt: skip
 
 
@@ -152,37 +152,41 @@ class _Without(Messenger):
 class _Model:
     """The story as the blocks share it: topics as one site, and only the densities that NUTS needs."""
 
-    def __init__(self, reading: Reading, by_nuts: Sequence[str]) -> None:
-        self.reading = reading
-        self.counted = reading.drives_words(by_nuts)
-        self.not_needed = {*reading.latent, *reading.observed} - reading.children(by_nuts)
+    def __init__(self, graph: StoryGraph, by_nuts: Sequence[str]) -> None:
+        self.graph = graph
+        self.counted = graph.drives_words(by_nuts)
+        self.not_needed = {*graph.latent, *graph.observed} - graph.children(by_nuts)
 
     def __call__(self, corpus: Any, y: Any) -> None:
-        with _Centre(), Assigned(self.counted), _Without(self.not_needed):
-            self.reading.story(corpus, y)
+        with _Centre(), AssignmentHandler(self.counted), _Without(self.not_needed):
+            self.graph.story(corpus, y)
 
 
 class _Centre(Messenger):
     """Dirichlet sites start at the prior's mean: they are drawn before anybody reads them; gammas are dear to compile."""
 
     def process_message(self, msg: dict) -> None:
-        if msg["type"] == "sample" and msg["value"] is None and isinstance(unwrapped(msg["fn"]), dist.Dirichlet):
+        if (
+            msg["type"] == "sample"
+            and msg["value"] is None
+            and isinstance(base_distribution(msg["fn"]), dist.Dirichlet)
+        ):
             msg["value"] = jnp.broadcast_to(msg["fn"].mean, msg["fn"].shape())
 
 
 class Plan:
     """Which block serves which sites, in the order in which they are drawn."""
 
-    def __init__(self, reading: Reading, blocks: list[Block], by_nuts: list[str]) -> None:
-        self.reading, self.blocks, self.by_nuts = reading, blocks, by_nuts
+    def __init__(self, graph: StoryGraph, blocks: list[Block], by_nuts: list[str]) -> None:
+        self.graph, self.blocks, self.by_nuts = graph, blocks, by_nuts
         self.statistics = {}
         if by_nuts:
             self.statistics["diverging"] = f"block_states.{self._nuts_place}.diverging"
         if last := [block for block in blocks if isinstance(block, TopicBlock | CollapsedBlock | LabelBlock)][-1:]:
-            last[0].watches = True
+            last[0].records = True
             last[0].integrated = [block for block in blocks if isinstance(block, DirichletBlock)]
             place = len(blocks) - 1 + bool(by_nuts)
-            self.statistics |= {name: f"block_states.{place}.statistics.{name}" for name in last[0].watched}
+            self.statistics |= {name: f"block_states.{place}.statistics.{name}" for name in last[0].recorded}
 
     @property
     def _nuts_place(self) -> int:
@@ -191,7 +195,7 @@ class Plan:
 
     def model(self) -> Callable:
         """The story as NumPyro's kernels see it."""
-        return _Model(self.reading, self.by_nuts)
+        return _Model(self.graph, self.by_nuts)
 
     def kernel(self) -> Gibbs:
         """A fresh kernel: NumPyro's kernels keep what they learn at initialisation."""
@@ -215,78 +219,78 @@ class Plan:
         return {**served, **dict.fromkeys(self.by_nuts, "NUTS given the rest")}
 
 
-def choose_blocks(reading: Reading, *, draw_theta: bool = True, collapse: str = "proportions") -> Plan:
+def choose_blocks(graph: StoryGraph, *, draw_theta: bool = True, collapse: str = "proportions") -> Plan:
     """Find for every latent site the best block that serves it exactly."""
-    if reading.has_words and reading.has_labels:
+    if graph.has_words and graph.has_labels:
         raise unserved(
-            reading,
+            graph,
             ["gibbs"],
-            f"gibbs draws topics that all documents share, and in the story {reading.story.name!r} each label has its own",
+            f"gibbs draws topics that all documents share, and in the story {graph.story.name!r} each label has its own",
         )
-    small = few(reading)
-    continuous = [name for name, site in reading.latent.items() if not site.discrete]
-    discrete = [name for name, site in reading.latent.items() if site.discrete]
+    small = few(graph)
+    continuous = [name for name, site in graph.latent.items() if not site.discrete]
+    discrete = [name for name, site in graph.latent.items() if site.discrete]
     last: list[Block] = []
     for name in discrete:
-        if not LabelBlock.recognise(reading, name) or reading.has_words:
+        if not LabelBlock.recognise(graph, name) or graph.has_words:
             raise unserved(
-                reading,
+                graph,
                 ["gibbs"],
-                f"Nobody owns the discrete site {name!r} of the story {reading.story.name!r}: gibbs serves draw_words or "
+                f"Nobody owns the discrete site {name!r} of the story {graph.story.name!r}: gibbs serves draw_words or "
                 "one discrete value a document, not both",
             )
-        last.append(LabelBlock(None, reading, [name]))
-    if reading.has_words:
-        reading.refuse_linked_documents()
-        collapsed = theta_can_be_integrated_out(reading)
+        last.append(LabelBlock(None, graph, [name]))
+    if graph.has_words:
+        graph.refuse_linked_documents()
+        collapsed = theta_can_be_integrated_out(graph)
         if collapsed:
-            continuous.remove(reading.theta)
+            continuous.remove(graph.theta)
             # a hyperparameter's conditional reads theta: then it must be a draw, stored or not
-            draw_theta = draw_theta or reading.parents[reading.theta] != {reading.theta}
-        last.append(_topic_block(reading, collapsed, collapse, draw_theta))
+            draw_theta = draw_theta or graph.parents[graph.theta] != {graph.theta}
+        last.append(_topic_block(graph, collapsed, collapse, draw_theta))
         continuous = [name for name in continuous if name not in last[-1].sites]
     blocks: list[Block] = [
-        DirichletBlock(None, reading, [n]) for n in continuous if DirichletBlock.recognise(reading, n, small)
+        DirichletBlock(None, graph, [n]) for n in continuous if DirichletBlock.recognise(graph, n, small)
     ]
     rest = [name for name in continuous if not any(name in block.sites for block in blocks)]
     for kind in (GaussianBlock, AugmentedBlock):
         groups: list[list[str]] = []
         for name in rest:
             for group in [*groups, []]:
-                if kind.recognise(reading, [*group, name], small):
+                if kind.recognise(graph, [*group, name], small):
                     groups = [*(g for g in groups if g != group), [*group, name]]
                     break
-        blocks += [kind(None, reading, group) for group in groups]
+        blocks += [kind(None, graph, group) for group in groups]
         rest = [name for name in rest if not any(name in group for group in groups)]
-    powers = {name: ScaleBlock.recognise(reading, name, small) for name in rest}
-    blocks += [ScaleBlock(None, reading, [name], power) for name, power in powers.items() if power]
+    powers = {name: ScaleBlock.recognise(graph, name, small) for name in rest}
+    blocks += [ScaleBlock(None, graph, [name], power) for name, power in powers.items() if power]
     by_nuts = [name for name in rest if not powers[name]]
-    return Plan(reading, [*blocks, *last], by_nuts)
+    return Plan(graph, [*blocks, *last], by_nuts)
 
 
-def _topic_block(reading: Reading, collapsed: bool, collapse: str, draw_theta: bool) -> Block:
+def _topic_block(graph: StoryGraph, collapsed: bool, collapse: str, draw_theta: bool) -> Block:
     if collapse == "proportions":
-        return TopicBlock(None, reading, collapsed, draw_theta)
+        return TopicBlock(None, graph, collapsed, draw_theta)
     if collapse != "topics":
         raise ValueError(f"collapse is {collapse!r}; give 'proportions' or 'topics'.")
-    if not (collapsed and beta_can_be_integrated_out(reading)):
+    if not (collapsed and beta_can_be_integrated_out(graph)):
         raise ValueError(
             f"collapse='topics' needs Dirichlet sites theta and beta that only the words read; the story "
-            f"{reading.story.name!r} has others: use collapse='proportions'."
+            f"{graph.story.name!r} has others: use collapse='proportions'."
         )
-    return CollapsedBlock(None, reading)
+    return CollapsedBlock(None, graph)
 
 
-def theta_can_be_integrated_out(reading: Reading) -> bool:
+def theta_can_be_integrated_out(graph: StoryGraph) -> bool:
     """theta is a Dirichlet site of documents and words are all that reads it."""
     return (
-        reading.theta is not None
-        and isinstance(reading.latent[reading.theta].prior, dist.Dirichlet)
-        and reading.latent[reading.theta].document_axis == -2
-        and reading.children([reading.theta]) == {reading.theta}
-        and reading.parents[THETA] == {reading.theta}
-        and reading.theta not in reading.parents[BETA]
-        and not any(reading.theta in reading.parents[name] for name in reading.deterministic)
+        graph.theta is not None
+        and isinstance(graph.latent[graph.theta].prior, dist.Dirichlet)
+        and graph.latent[graph.theta].document_axis == -2
+        and graph.children([graph.theta]) == {graph.theta}
+        and graph.parents[THETA] == {graph.theta}
+        and graph.theta not in graph.parents[BETA]
+        and not any(graph.theta in graph.parents[name] for name in graph.deterministic)
     )
 
 

@@ -24,7 +24,7 @@ from topiczoo.corpora.layouts import documents
 
 from ..kernels.sweep import concentration
 from ..story.assignments import count
-from ..story.graph import Reading, read
+from ..story.graph import StoryGraph, read
 from ..story.tracing import log_prob, run, traced
 from ..story.validation import check_counts, check_seed
 from .augmented import AugmentedBlock
@@ -50,9 +50,9 @@ def check(
     rows = np.linspace(0, len(corpus) - 1, min(num_documents, len(corpus))).astype(int)
     few = _shortened(corpus[rows], num_tokens)
     y_few = jax.tree.map(lambda leaf: np.asarray(leaf)[rows], whole.y)
-    reading = Reading(whole.story, few, y_few)
-    plan = choose_blocks(reading, collapse=collapse)
-    tester = _Tester(reading, plan, seed)
+    graph = StoryGraph(whole.story, few, y_few)
+    plan = choose_blocks(graph, collapse=collapse)
+    tester = _Tester(graph, plan, seed)
     rows_out = [tester.test(block) for block in plan.blocks]
     if plan.by_nuts:
         rows_out.append(tester.test_nuts())
@@ -74,15 +74,15 @@ def _shortened(corpus: Corpus, most: int) -> Corpus:
 
 
 class _Tester:
-    def __init__(self, reading: Reading, plan: Plan, seed: int) -> None:
-        self.reading, self.plan = reading, plan
-        self.y = jax.tree.map(jnp.asarray, reading.y)
-        self.explicit = documents(reading.corpus, pairs=True, tokens=True)
-        self.blocked = documents(reading.corpus, pairs=not reading.has_words, blocks=reading.has_words)
+    def __init__(self, graph: StoryGraph, plan: Plan, seed: int) -> None:
+        self.graph, self.plan = graph, plan
+        self.y = jax.tree.map(jnp.asarray, graph.y)
+        self.explicit = documents(graph.corpus, pairs=True, tokens=True)
+        self.documents = documents(graph.corpus, pairs=not graph.has_words, batches=graph.has_words)
         keys = jax.random.split(jax.random.key(seed), 2)
-        feasible = jax.jit(lambda key: self._sites(run(reading.story, self.explicit, self.y, {}, key=key)))
+        feasible = jax.jit(lambda key: self._sites(run(graph.story, self.explicit, self.y, {}, key=key)))
         self.here, self.there = feasible(keys[0]), feasible(keys[1])
-        self.joint, self.laid = jax.jit(self._joint), jax.jit(self._blocked)
+        self.joint, self.laid = jax.jit(self._joint), jax.jit(self._laid)
 
     @staticmethod
     def _sites(trace: dict) -> dict[str, Any]:
@@ -93,17 +93,17 @@ class _Tester:
 
         Differences are taken site by site: what has not moved then cancels exactly, however large it is.
         """
-        trace = run(self.reading.story, self.explicit, self.y, values)
+        trace = run(self.graph.story, self.explicit, self.y, values)
         return jnp.stack([log_prob(site).sum() for site in trace.values() if site["type"] == "sample"])
 
-    def _blocked(self, values: dict) -> dict:
+    def _laid(self, values: dict) -> dict:
         """The same values with z laid out as the engine has it."""
-        if not self.reading.has_words:
+        if not self.graph.has_words:
             return values
-        blocks = self.blocked.blocks
-        assert blocks is not None
-        topics = jnp.zeros(blocks.terms.shape, jnp.int32).at[blocks.places()].set(values["z"])
-        return {**values, "z": count(topics, blocks, self.reading.num_topics, self.reading.corpus.num_terms)}
+        batches = self.documents.batches
+        assert batches is not None
+        topics = jnp.zeros(batches.terms.shape, jnp.int32).at[batches.positions()].set(values["z"])
+        return {**values, "z": count(topics, batches, self.graph.num_topics, self.graph.corpus.num_terms)}
 
     def _row(self, label: str, sites: Any, errors: list[float], scale: float) -> dict:
         largest = float(np.max(errors))
@@ -117,7 +117,7 @@ class _Tester:
             return self._test_topics(block)
         if isinstance(block, AugmentedBlock):
             return self._test_augmented(block)
-        conditional = jax.jit(lambda new, values: block.log_conditional(new, values, self.blocked, self.y))
+        conditional = jax.jit(lambda new, values: block.log_conditional(new, values, self.documents, self.y))
         errors, scale = [], 0.0
         for values, other in ((self.here, self.there), (self.there, self.here)):
             moved = {**values, **{site: other[site] for site in block.sites}}
@@ -135,7 +135,7 @@ class _Tester:
         @jax.jit
         def compare(column: Any, values: dict, other: dict) -> tuple[jax.Array, jax.Array]:
             moved = block.moved(values, other, column)
-            found = block.log_ratio(column, self._blocked(values), self._blocked(moved), self.blocked, self.y)
+            found = block.log_ratio(column, self._laid(values), self._laid(moved), self.documents, self.y)
             return found, (self._joint(moved) - self._joint(values)).sum()
 
         errors, scale = [], 0.0
@@ -149,8 +149,8 @@ class _Tester:
     def _test_topics(self, block: TopicBlock | CollapsedBlock) -> dict:
         """Every token's topic: the joint is tried at each of the K topics."""
         document, _ = map(np.asarray, self.explicit.tokens())
-        weights = jax.jit(lambda values, d, n: block.token_weights(values, self.blocked, self.y, d, n))
-        num_topics = self.reading.num_topics
+        weights = jax.jit(lambda values, d, n: block.token_weights(values, self.documents, self.y, d, n))
+        num_topics = self.graph.num_topics
         assert num_topics is not None
         marginal = jax.jit(jax.vmap(self._marginal(block), in_axes=(None, 0)))
         errors = []
@@ -165,17 +165,17 @@ class _Tester:
 
     def _marginal(self, block: TopicBlock | CollapsedBlock) -> Callable:
         """log p(z, w, y, rest) with the block's Dirichlet sites integrated out: joint minus their exact conditional."""
-        reading = self.reading
+        graph = self.graph
 
         def marginal(values: dict, z: jax.Array) -> jax.Array:
             values = {**values, "z": z}
             joint = self._joint(values)
-            trace = run(reading.story, self.explicit, self.y, values)
+            trace = run(graph.story, self.explicit, self.y, values)
             document, term = self.explicit.tokens()
             for site in block.sites:
                 if site == "z":
                     continue
-                rows, columns = (document, z) if site == reading.theta else (z, term)
+                rows, columns = (document, z) if site == graph.theta else (z, term)
                 counts = jnp.zeros(values[site].shape).at[rows, columns].add(1.0)
                 posterior = dist.Dirichlet(counts + concentration(trace[site]["fn"]))
                 joint = jnp.append(joint, -posterior.log_prob(values[site]).sum())
@@ -186,16 +186,16 @@ class _Tester:
     def test_nuts(self) -> dict:
         """NUTS' potential, in its unconstrained space, must move as the joint and the Jacobians do."""
         sites = self.plan.by_nuts
-        transforms = {site: biject_to(self.reading.latent[site].fn.support) for site in sites}
+        transforms = {site: biject_to(self.graph.latent[site].fn.support) for site in sites}
 
         @jax.jit
         @traced
         def both(values: dict) -> tuple[jax.Array, jax.Array]:
-            given = {name: value for name, value in self._blocked(values).items() if name not in sites}
+            given = {name: value for name, value in self._laid(values).items() if name not in sites}
             free = {site: transform.inv(values[site]) for site, transform in transforms.items()}
             model = handlers.condition(self.plan.model(), given)
             jacobian = [t.log_abs_det_jacobian(free[site], values[site]).sum() for site, t in transforms.items()]
-            seen = -potential_energy(model, (self.blocked, self.y), {}, free)
+            seen = -potential_energy(model, (self.documents, self.y), {}, free)
             return seen, jnp.append(self._joint(values), jnp.sum(jnp.stack(jacobian)))
 
         moved = {**self.here, **{site: self.there[site] for site in sites}}

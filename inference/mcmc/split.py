@@ -38,21 +38,21 @@ class SplitGibbs:
         draw_others, (_, told) = _compiled(self._draw_others, state, data)
         part = np.int32(0), np.int32(0)
         shards, swept = _compiled(
-            lambda between, told, z, blocks: sweep_shards(
-                topics.reading, topics.collapsed, topics.supervised, told, z, blocks, between
+            lambda between, told, z, batches: sweep_shards(
+                topics.graph, topics.collapsed, topics.supervised, told, z, batches, between
             ),
-            part, told, state.z["z"], corpus.blocks,
+            part, told, state.z["z"], corpus.batches,
         )  # fmt: skip
         finish, _ = _compiled(
             lambda state, swept, data: self._finish(state, swept, data, unstored, fields), state, swept, data
         )
 
         def run(state: Any, data: tuple) -> tuple[Any, dict, dict]:
-            blocks = data[0].blocks
+            batches = data[0].batches
             kept = []
             for step in range(steps):
                 state, told = draw_others(state, data)
-                found = by_threads(shards, blocks, told, state.z["z"], blocks, workers=self.workers)
+                found = by_threads(shards, batches, told, state.z["z"], batches, workers=self.workers)
                 state, *drawn = finish(state, Swept(*map(jnp.asarray, found)), data)
                 if (step + 1) % thinning == 0:
                     kept.append(jax.tree.map(np.asarray, drawn))
@@ -76,7 +76,7 @@ class SplitGibbs:
             sweep_key, _ = jax.random.split(key)
             values = {**kwargs[GIBBS_SITES_KWARG], **own.z}
             corpus, y = args
-            told.append(given(sweep_key, topics.reading, corpus, y, values, topics.collapsed))
+            told.append(given(sweep_key, topics.graph, corpus, y, values, topics.collapsed))
             return own
 
         waiting = copy.copy(topics)

@@ -11,67 +11,67 @@ import numpyro.distributions as dist
 from jax.scipy.special import xlogy
 
 from ..kernels.gamma import dirichlet
-from ..kernels.sweep import BlockSweep, Swept, categorical, concentration, read_weights, sweep
-from ..story.assignments import Assigned, Assignments
-from ..story.graph import Reading
+from ..kernels.sweep import BatchSweep, Swept, categorical, concentration, read_weights, sweep
+from ..story.assignments import AssignmentHandler, Assignments
+from ..story.graph import StoryGraph
 from ..story.tracing import run, total
 from .conjugate import Block, log_beta_function
 
-WATCHED = ("lp", "usage", "moved", "proposed")  # by watch_topics
+RECORDED = ("lp", "usage", "moved", "proposed")  # by topic_statistics
 
 
 class TopicBlock(Block):
     """z by the topic sweep, and with it theta where theta is integrated out of the sweep."""
 
-    watched = WATCHED
+    recorded = RECORDED
 
     def __init__(
         self,
         model: Callable | None,
-        reading: Reading,
+        graph: StoryGraph,
         collapsed: bool,
         draw_theta: bool = True,
     ) -> None:
-        super().__init__(model, reading, ["z", reading.theta] if collapsed else ["z"])
-        self.collapsed, self.draw_theta, self.supervised = collapsed, draw_theta, bool(reading.below)
+        super().__init__(model, graph, ["z", graph.theta] if collapsed else ["z"])
+        self.collapsed, self.draw_theta, self.supervised = collapsed, draw_theta, bool(graph.response_sites)
         self.swept: Swept | None = None  # of this draw, where threads have made the sweep
         self.label = "topic sweep, theta integrated out" if collapsed else "topic sweep given theta"
 
     def draw(self, key: jax.Array, values: dict, corpus: Any, y: Any) -> tuple[dict, dict]:
         sweep_key, theta_key = jax.random.split(key)
         z = sweep(
-            sweep_key, values["z"], self.reading, corpus, y, values,
+            sweep_key, values["z"], self.graph, corpus, y, values,
             collapsed=self.collapsed, supervised=self.supervised, swept=self.swept,
         )  # fmt: skip
         if not self.collapsed:
             return {"z": z}, {}
-        trace = run(self.reading.story, corpus, y, {**values, "z": z}, Assigned(counted=False))
-        posterior = z.document_topic + concentration(trace[self.reading.theta]["fn"])
+        trace = run(self.graph.story, corpus, y, {**values, "z": z}, AssignmentHandler(counted=False))
+        posterior = z.document_topic + concentration(trace[self.graph.theta]["fn"])
         mean = posterior / posterior.sum(-1, keepdims=True)
         theta = dirichlet(theta_key, posterior) if self.draw_theta else mean
-        return {"z": z, self.reading.theta: theta}, {self.reading.theta: mean}
+        return {"z": z, self.graph.theta: theta}, {self.graph.theta: mean}
 
-    def watch(self, values: dict, before: dict, corpus: Any, y: Any) -> dict[str, jax.Array]:
-        return watch_topics(self.reading, values, before["z"], corpus, y, self.collapsed)
+    def record(self, values: dict, before: dict, corpus: Any, y: Any) -> dict[str, jax.Array]:
+        return topic_statistics(self.graph, values, before["z"], corpus, y, self.collapsed)
 
     def token_weights(self, values: dict, corpus: Any, y: Any, document: int, n: int) -> jax.Array:
         """log p(z_dn = k | the rest) up to a constant, [topics], for checking against the story."""
-        blocks = corpus.blocks
-        shard, block, lane = jnp.unravel_index(blocks.lane[document], blocks.lengths.shape)
-        weights = read_weights(self.reading, corpus, y, values, self.collapsed)
-        rows, lengths = blocks.rows[shard, block], blocks.lengths[shard, block]
-        walk = BlockSweep(
-            self.reading, self.collapsed, bool(self.reading.below), weights, corpus, y, values, rows, lengths
+        batches = corpus.batches
+        shard, batch, lane = jnp.unravel_index(batches.lane[document], batches.lengths.shape)
+        weights = read_weights(self.graph, corpus, y, values, self.collapsed)
+        rows, lengths = batches.rows[shard, batch], batches.lengths[shard, batch]
+        walk = BatchSweep(
+            self.graph, self.collapsed, bool(self.graph.response_sites), weights, corpus, y, values, rows, lengths
         )
-        place = blocks.start[shard, block] + n
+        place = batches.start[shard, batch] + n
         counts = jnp.where(lengths > 0, values["z"].document_topic[rows].T, 0.0)
-        lanes = walk.move(walk.start(counts), values["z"].topics[shard, place], -(n < lengths).astype(jnp.float32))
-        words = jnp.log(walk.words(lanes, weights.term_topic[blocks.terms[shard, place]].T))
-        return (words + walk.responses(lanes) if self.reading.below else words)[:, lane]
+        state = walk.move(walk.start(counts), values["z"].topics[shard, place], -(n < lengths).astype(jnp.float32))
+        words = jnp.log(walk.words(state, weights.term_topic[batches.terms[shard, place]].T))
+        return (words + walk.responses(state) if self.graph.response_sites else words)[:, lane]
 
 
-def watch_topics(
-    reading: Reading, values: dict, before: Assignments, corpus: Any, y: Any, collapsed: bool
+def topic_statistics(
+    graph: StoryGraph, values: dict, before: Assignments, corpus: Any, y: Any, collapsed: bool
 ) -> dict[str, jax.Array]:
     """``lp``, the story's log joint density; ``usage``, the share of words in each topic; ``moved``, that of words that have
     just changed it, and ``proposed``, that of words to which the words alone would have given another: where a response
@@ -81,35 +81,35 @@ def watch_topics(
     zero that it would drown the rest. int prod_k theta_k^n_k Dir(theta; alpha) = B(alpha + n) / B(alpha).
     """
     z: Assignments = values["z"]
-    trace = run(reading.story, corpus, y, values, Assigned(counted=False))
+    trace = run(graph.story, corpus, y, values, AssignmentHandler(counted=False))
     usage = z.topic_term.sum(1) / jnp.maximum(z.topic_term.sum(), 1.0)
     integrated = {}
     if collapsed:
-        integrated[reading.theta] = z.document_topic
-    if beta_can_be_integrated_out(reading):
-        integrated[reading.beta] = z.topic_term
+        integrated[graph.theta] = z.document_topic
+    if beta_can_be_integrated_out(graph):
+        integrated[graph.beta] = z.topic_term
     others = [name for name, site in trace.items() if site["type"] == "sample" and name not in (*integrated, "z")]
     lp = total(trace, others) if others else jnp.zeros(())
     for name, counts in integrated.items():
         prior = concentration(trace[name]["fn"])  # in its own shape, often one row: log Gamma is dear
         lp += (log_beta_function(prior + counts) - log_beta_function(prior)).sum()
-    if reading.theta not in integrated:
+    if graph.theta not in integrated:
         lp += xlogy(z.document_topic, trace["z"]["fn"].theta).sum()
-    if reading.beta not in integrated:
+    if graph.beta not in integrated:
         lp += xlogy(z.topic_term, trace["z"]["fn"].beta).sum()
-    moved = jnp.sum((corpus.blocks.terms < corpus.num_terms) & (z.topics != before.topics))
-    if corpus.blocks.long is not None:
-        moved += jnp.sum((corpus.blocks.long.terms < corpus.num_terms) & (z.long != before.long))
+    moved = jnp.sum((corpus.batches.terms < corpus.num_terms) & (z.topics != before.topics))
+    if corpus.batches.long is not None:
+        moved += jnp.sum((corpus.batches.long.terms < corpus.num_terms) & (z.long != before.long))
     moved /= jnp.maximum(corpus.lengths.sum(), 1)
     return {"lp": lp, "usage": usage, "moved": moved, "proposed": z.proposed}
 
 
-def beta_can_be_integrated_out(reading: Reading) -> bool:
+def beta_can_be_integrated_out(graph: StoryGraph) -> bool:
     """beta is a Dirichlet site and words are all that reads it."""
     return (
-        reading.beta is not None
-        and reading.children([reading.beta]) == {reading.beta}
-        and isinstance(reading.latent[reading.beta].prior, dist.Dirichlet)
+        graph.beta is not None
+        and graph.children([graph.beta]) == {graph.beta}
+        and isinstance(graph.latent[graph.beta].prior, dist.Dirichlet)
     )
 
 
@@ -121,22 +121,22 @@ class CollapsedBlock(Block):
     """
 
     label = "fully collapsed sampler"
-    watched = WATCHED[:3]  # it proposes nothing
+    recorded = RECORDED[:3]  # it proposes nothing
 
-    def __init__(self, model: Callable | None, reading: Reading) -> None:
-        super().__init__(model, reading, ["z", reading.theta, reading.beta])
+    def __init__(self, model: Callable | None, graph: StoryGraph) -> None:
+        super().__init__(model, graph, ["z", graph.theta, graph.beta])
 
-    def watch(self, values: dict, before: dict, corpus: Any, y: Any) -> dict[str, jax.Array]:
-        found = watch_topics(self.reading, values, before["z"], corpus, y, collapsed=True)
-        return {name: found[name] for name in self.watched}
+    def record(self, values: dict, before: dict, corpus: Any, y: Any) -> dict[str, jax.Array]:
+        found = topic_statistics(self.graph, values, before["z"], corpus, y, collapsed=True)
+        return {name: found[name] for name in self.recorded}
 
     def _token(self, values: dict, corpus: Any, y: Any) -> Callable:
         """Unnormalised log weights of a token's topics, as a function of the counts without it."""
-        reading = self.reading
-        weights = read_weights(reading, corpus, y, values, collapsed=True)
-        trace = run(reading.story, corpus, y, values, Assigned(counted=False))
-        gamma = jnp.broadcast_to(concentration(trace[reading.beta]["fn"]), values[reading.beta].shape)
-        alpha = jnp.broadcast_to(weights.proportions, values[reading.theta].shape)
+        graph = self.graph
+        weights = read_weights(graph, corpus, y, values, collapsed=True)
+        trace = run(graph.story, corpus, y, values, AssignmentHandler(counted=False))
+        gamma = jnp.broadcast_to(concentration(trace[graph.beta]["fn"]), values[graph.beta].shape)
+        alpha = jnp.broadcast_to(weights.proportions, values[graph.theta].shape)
         total = gamma.sum(1)
 
         def log_weights(
@@ -147,32 +147,32 @@ class CollapsedBlock(Block):
                 + jnp.log(topic_term[:, term] + gamma[:, term])
                 - jnp.log(topic + total)
             )
-            if not reading.below:
+            if not graph.response_sites:
                 return log_weight
             row, length = document[None], corpus.lengths[document][None]
-            walk = BlockSweep(reading, True, True, weights, corpus, y, values, row, length)
+            walk = BatchSweep(graph, True, True, weights, corpus, y, values, row, length)
             return log_weight + walk.responses(walk.start(counts[:, None]))[:, 0]
 
         return log_weights
 
     def draw(self, key: jax.Array, values: dict, corpus: Any, y: Any) -> tuple[dict, dict]:
-        reading, blocks, z = self.reading, corpus.blocks, values["z"]
+        graph, batches, z = self.graph, corpus.batches, values["z"]
         log_weights = self._token(values, corpus, y)
-        num_shards, num_places, width = blocks.terms.shape
+        num_shards, num_places, width = batches.terms.shape
         sweep_key, theta_key, beta_key = jax.random.split(key, 3)
-        uniform = jax.random.uniform(sweep_key, blocks.terms.shape)
+        uniform = jax.random.uniform(sweep_key, batches.terms.shape)
 
         def one_token(i: jax.Array, carry: tuple) -> tuple:
             topics, document_topic, topic_term, topic = carry
-            shard, place, lane = jnp.unravel_index(i, blocks.terms.shape)
-            block = jnp.searchsorted(blocks.start[shard] + blocks.depth[shard], place, side="right")
-            n = place - blocks.start[shard, block]
+            shard, place, lane = jnp.unravel_index(i, batches.terms.shape)
+            batch = jnp.searchsorted(batches.start[shard] + batches.depth[shard], place, side="right")
+            n = place - batches.start[shard, batch]
             document, term, old = (
-                blocks.rows[shard, block, lane],
-                blocks.terms[shard, place, lane],
+                batches.rows[shard, batch, lane],
+                batches.terms[shard, place, lane],
                 topics[shard, place, lane],
             )
-            step = jnp.where((block < blocks.start.shape[1]) & (n < blocks.lengths[shard, block, lane]), 1.0, 0.0)
+            step = jnp.where((batch < batches.start.shape[1]) & (n < batches.lengths[shard, batch, lane]), 1.0, 0.0)
 
             def move(carry: tuple, k: jax.Array, step: jax.Array) -> tuple:
                 document_topic, topic_term, topic = carry
@@ -191,28 +191,28 @@ class CollapsedBlock(Block):
 
         start = z.topics, z.document_topic, z.topic_term, z.topic_term.sum(1)
         topics, document_topic, topic_term, _ = jax.lax.fori_loop(0, num_shards * num_places * width, one_token, start)
-        trace = run(reading.story, corpus, y, values, Assigned(counted=False))
+        trace = run(graph.story, corpus, y, values, AssignmentHandler(counted=False))
         theta, beta = (
             counts + concentration(trace[site]["fn"])
-            for site, counts in ((reading.theta, document_topic), (reading.beta, topic_term))
+            for site, counts in ((graph.theta, document_topic), (graph.beta, topic_term))
         )
         new = {
             "z": Assignments(topics, document_topic, topic_term, None, jnp.zeros(())),
-            reading.theta: dirichlet(theta_key, theta),
-            reading.beta: dirichlet(beta_key, beta),
+            graph.theta: dirichlet(theta_key, theta),
+            graph.beta: dirichlet(beta_key, beta),
         }
         means = {
-            reading.theta: theta / theta.sum(-1, keepdims=True),
-            reading.beta: beta / beta.sum(-1, keepdims=True),
+            graph.theta: theta / theta.sum(-1, keepdims=True),
+            graph.beta: beta / beta.sum(-1, keepdims=True),
         }
         return new, means
 
     def token_weights(self, values: dict, corpus: Any, y: Any, document: int, n: int) -> jax.Array:
         """log p(z_dn = k | the rest) up to a constant, [topics], for checking against the story."""
-        blocks, z = corpus.blocks, values["z"]
-        shard, block, lane = jnp.unravel_index(blocks.lane[document], blocks.lengths.shape)
-        place = blocks.start[shard, block] + n
-        term, old = blocks.terms[shard, place, lane], z.topics[shard, place, lane]
+        batches, z = corpus.batches, values["z"]
+        shard, batch, lane = jnp.unravel_index(batches.lane[document], batches.lengths.shape)
+        place = batches.start[shard, batch] + n
+        term, old = batches.terms[shard, place, lane], z.topics[shard, place, lane]
         topic_term = z.topic_term.at[old, term].add(-1.0)
         counts = z.document_topic.at[document, old].add(-1.0)[document]
         return self._token(values, corpus, y)(jnp.asarray(document), term, counts, topic_term, topic_term.sum(1))

@@ -199,11 +199,11 @@ class Fit:
 
         Where each label has its own topics, their means over labels.
         """
-        from ..predictive.fold_in import Folding
-        from ..story.tracing import Answer, run
+        from ..predictive.fold_in import FoldIn
+        from ..story.tracing import ZbarHandler, run
 
-        folding, answer = Folding(self, self.corpus[:2]), Answer(lambda theta: theta)
-        run(folding.reading.story, folding.corpus, None, folding.means(chain), answer)
+        fold, answer = FoldIn(self, self.corpus[:2]), ZbarHandler(lambda theta: theta)
+        run(fold.graph.story, fold.corpus, None, fold.means(chain), answer)
         beta = np.asarray(answer.beta)
         return beta if beta.ndim == 2 else beta.mean(0)
 

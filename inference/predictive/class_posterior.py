@@ -19,57 +19,57 @@ from scipy.special import log_softmax, softmax
 from topiczoo.corpora.layouts import distinct_pairs
 
 from ..kernels.sweep import read_weights
-from ..kernels.word_steps import e_step, first_gamma, pair_blocks
+from ..kernels.word_steps import e_step, first_gamma, pair_batches
 from ..mcmc.conjugate import LabelBlock
-from ..story.graph import Reading
-from ..story.tracing import Answer, run
+from ..story.graph import StoryGraph
+from ..story.tracing import ZbarHandler, run
 
 if TYPE_CHECKING:
-    from .fold_in import Folding
+    from .fold_in import FoldIn
 
 LIMITS = 1e-5, 100  # of an E-step: tolerance and iterations
 
 
-def label_above(reading: Reading, drawn: Collection[str]) -> str | None:
+def label_above(graph: StoryGraph, drawn: Collection[str]) -> str | None:
     """The site of a document's class that words depend on, if there is one.
 
-    ``reading`` is of documents without responses. Where all words of a document have one topic, a class that the fit has
+    ``graph`` is of documents without responses. Where all words of a document have one topic, a class that the fit has
     ``drawn`` itself is that topic.
     """
-    for name in reading.latent:
-        if name in reading.below or not LabelBlock.recognise(reading, name):
+    for name in graph.latent:
+        if name in graph.response_sites or not LabelBlock.recognise(graph, name):
             continue
-        if name in drawn and not reading.has_words:
+        if name in drawn and not graph.has_words:
             continue
-        if reading.children([name]) - {name} or reading.drives_words([name]):
+        if graph.children([name]) - {name} or graph.drives_words([name]):
             return name
     return None
 
 
-def answers(folding: Folding, site: str) -> list[str]:
+def answers(fold: FoldIn, site: str) -> list[str]:
     """What is predicted where a class stands above the words: the class, or where the fit has never seen classes what they
     generate, sites of documents beside theta that depend on the class and that nothing reads."""
-    reading, drawn = folding.reading, folding.fit.sites
+    graph, drawn = fold.graph, fold.fit.sites
     if site not in drawn:
         return [site]
-    found = sorted(reading.children([site]) - {site, reading.theta, *drawn})
-    return [name for name in found if reading.children([name]) == {name}]
+    found = sorted(graph.children([site]) - {site, graph.theta, *drawn})
+    return [name for name in found if graph.children([name]) == {name}]
 
 
 class ClassPosterior:
     """The classes of some documents, and their topics given each class."""
 
-    def __init__(self, folding: Folding, site: str) -> None:
-        self.folding, self.site, self.reading = folding, site, folding.reading
-        self.answers = answers(folding, site)
-        self.classes = np.arange(len(self.reading.latent[site].fn.enumerate_support(expand=False)))
-        corpus = self.reading.corpus
+    def __init__(self, fold: FoldIn, site: str) -> None:
+        self.fold, self.site, self.graph = fold, site, fold.graph
+        self.answers = answers(fold, site)
+        self.classes = np.arange(len(self.graph.latent[site].fn.enumerate_support(expand=False)))
+        corpus = self.graph.corpus
         self.lengths = corpus.lengths.astype(np.float32)
-        if self.reading.has_words:
-            self.pairs = pair_blocks(distinct_pairs(corpus), *corpus.counts.shape)
+        if self.graph.has_words:
+            self.pairs = pair_batches(distinct_pairs(corpus), *corpus.counts.shape)
             self._read: Any = jax.jit(self._weights_and_prior)
         else:
-            block = LabelBlock(None, self.reading, [site])
+            block = LabelBlock(None, self.graph, [site])
             self._joint: Any = jax.jit(lambda corpus, values: block.logits(values, corpus, None))
 
     def _values(self, values: dict, label: Any) -> dict:
@@ -78,15 +78,15 @@ class ClassPosterior:
     def _weights_and_prior(self, corpus: Any, values: dict, label: jax.Array) -> tuple:
         """log beta [V, K], alpha [D, K] and log p(c) [D] given the class."""
         values = self._values(values, label)
-        weights = read_weights(self.reading, corpus, None, values, collapsed=True, one_label=True)
-        prior = self.reading.document_terms([self.site], corpus, None, values, Answer(lambda theta: theta))
-        shape = len(self.lengths), self.reading.num_topics
+        weights = read_weights(self.graph, corpus, None, values, collapsed=True, one_label=True)
+        prior = self.graph.document_terms([self.site], corpus, None, values, ZbarHandler(lambda theta: theta))
+        shape = len(self.lengths), self.graph.num_topics
         return jnp.log(weights.term_topic[:-1]), jnp.broadcast_to(weights.proportions, shape), prior
 
     def log_joint(self, values: dict) -> tuple[np.ndarray, np.ndarray | None]:
         """log p(c, w) [documents, classes], and where words have topics E[theta | c, w] [classes, documents, topics]."""
-        corpus = self.folding.corpus
-        if not self.reading.has_words:
+        corpus = self.fold.corpus
+        if not self.graph.has_words:
             return np.asarray(self._joint(corpus, self._values(values, 0)), float), None
         joint, proportions = [], []
         for label in self.classes:
@@ -110,7 +110,7 @@ class ClassPosterior:
         shares = softmax(joint, axis=1)
         if self.answers != [self.site]:
             return jax.tree.map(
-                np.asarray, self._generated(self.folding.corpus, values, key, jnp.asarray(shares), repeats)
+                np.asarray, self._generated(self.fold.corpus, values, key, jnp.asarray(shares), repeats)
             )
         draws = jax.random.categorical(key, jnp.log(shares), shape=(repeats, len(shares)))
         told = {"draw": np.asarray(draws), "mean": shares @ self.classes, "probabilities": shares}
@@ -122,7 +122,7 @@ class ClassPosterior:
         def respond(corpus: Any, values: dict, key: jax.Array, shares: jax.Array, repeats: int) -> dict[str, dict]:
             def once(key: jax.Array, label: jax.Array) -> dict:
                 given = {**values, self.site: label}
-                return run(self.reading.story, corpus, None, given, Answer(lambda theta: theta), key=key, prior=True)
+                return run(self.graph.story, corpus, None, given, ZbarHandler(lambda theta: theta), key=key, prior=True)
 
             def drawn(key: jax.Array) -> dict:
                 label_key, key = jax.random.split(key)

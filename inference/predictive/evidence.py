@@ -13,8 +13,8 @@ from topiczoo.corpora.layouts import Documents
 
 from ..kernels.sweep import read_weights
 from ..mcmc.conjugate import LabelBlock
-from ..story.tracing import Answer
-from .fold_in import Folding, known_words
+from ..story.tracing import ZbarHandler
+from .fold_in import FoldIn, known_words
 
 if TYPE_CHECKING:
     from ..posterior.fit import Fit
@@ -33,13 +33,13 @@ def word_weights(fit: Fit, corpus: Corpus, *, most_draws: int = 10) -> WordWeigh
 
     Where the engine has estimated alpha itself (``fit.info["alpha"]``) it is that one.
     """
-    folding = Folding(fit, corpus)
-    reading, name = folding.reading, fit.story.name
-    if not reading.has_words:
+    fold = FoldIn(fit, corpus)
+    graph, name = fold.graph, fit.story.name
+    if not graph.has_words:
         raise ValueError(f"The story {name!r} has one topic a document; its p(w_d) is exact: use label_evidence.")
-    if reading.has_labels:
+    if graph.has_labels:
         raise ValueError(f"In the story {name!r} topics are those of a label; p(w_d), a sum over labels, is not known.")
-    own = [site for site in reading.parents[reading.theta] - {reading.theta} if "document" in reading.story.dims[site]]
+    own = [site for site in graph.parents[graph.theta] - {graph.theta} if "document" in graph.story.dims[site]]
     if own:
         raise ValueError(
             f"In the story {name!r} theta's prior depends on {own[0]!r}, which new documents have values of their own "
@@ -50,13 +50,11 @@ def word_weights(fit: Fit, corpus: Corpus, *, most_draws: int = 10) -> WordWeigh
 
     @jax.jit
     def read(corpus: Documents, values: dict) -> tuple[jax.Array, jax.Array]:
-        weights = read_weights(reading, corpus, None, values, collapsed=True)
+        weights = read_weights(graph, corpus, None, values, collapsed=True)
         return weights.term_topic[:-1].T, weights.proportions
 
     found = [
-        jax.tree.map(
-            np.asarray, read(folding.corpus, {site: jnp.asarray(value[c, i]) for site, value in draws.items()})
-        )
+        jax.tree.map(np.asarray, read(fold.corpus, {site: jnp.asarray(value[c, i]) for site, value in draws.items()}))
         for c in range(num_chains)
         for i in range(num_draws)
     ]
@@ -71,30 +69,30 @@ def label_evidence(fit: Fit, corpus: Corpus, *, most_draws: int = 10) -> np.ndar
 
     For a story with one topic a document; None for a story whose words have topics of their own.
     """
-    folding = Folding(fit, corpus)
-    reading = folding.reading
-    if reading.has_words:
+    fold = FoldIn(fit, corpus)
+    graph = fold.graph
+    if graph.has_words:
         return None
-    labels = [name for name in reading.latent if LabelBlock.recognise(reading, name)]
+    labels = [name for name in graph.latent if LabelBlock.recognise(graph, name)]
     if len(labels) != 1:
         raise ValueError(f"The story {fit.story.name!r} has {len(labels)} labels a document; p(w_d) is known for one.")
     (site,) = labels
-    num_labels = len(reading.latent[site].fn.enumerate_support(expand=False))
+    num_labels = len(graph.latent[site].fn.enumerate_support(expand=False))
     # what the label drives, less a response: a latent site that nothing reads
-    parts = tuple(part for part in sorted(reading.children([site])) if part == site or part not in reading.latent)
+    parts = tuple(part for part in sorted(graph.children([site])) if part == site or part not in graph.latent)
     given = site, parts, num_labels
-    logs = np.stack(list(folding.run(_log_sum, *given, seed=0, most_draws=most_draws, num_burn=0)))
-    return logs.reshape(len(folding.chains), -1, len(corpus)).astype(float)
+    logs = np.stack(list(fold.run(_log_sum, *given, seed=0, most_draws=most_draws, num_burn=0)))
+    return logs.reshape(len(fold.chains), -1, len(corpus)).astype(float)
 
 
 def _log_sum(
-    folding: Folding, _burn: int, site: str, parts: tuple[str, ...], num_labels: int, data: tuple, _key: jax.Array,
+    fold: FoldIn, _burn: int, site: str, parts: tuple[str, ...], num_labels: int, data: tuple, _key: jax.Array,
     _centre: None, values: dict,
 ) -> jax.Array:  # fmt: skip
     corpus, _ = data
 
     def log_joint(label: jax.Array) -> jax.Array:
         tried = {**values, site: jnp.full(corpus.num_documents, label, jnp.int32)}
-        return folding.reading.document_terms(parts, corpus, None, tried, Answer())
+        return fold.graph.document_terms(parts, corpus, None, tried, ZbarHandler())
 
     return jax.nn.logsumexp(jax.lax.map(log_joint, jnp.arange(num_labels)), axis=0)

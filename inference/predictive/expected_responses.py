@@ -14,7 +14,7 @@ import numpy as np
 from topiczoo.corpora import Corpus
 
 from .class_posterior import ClassPosterior, answers, label_above
-from .fold_in import Folding, responses
+from .fold_in import FoldIn, responses
 from .prediction import respond
 
 if TYPE_CHECKING:
@@ -37,37 +37,35 @@ def expected_responses(fit: Fit, corpus: Corpus, *, most_draws: int = 400, seed:
     At most ``most_draws`` a chain, evenly spaced; fewer where each class has to be tried at each draw. A response without a
     mean in closed form is drawn. Empty for a story without a response.
     """
-    folding = Folding(fit, corpus)
-    above = label_above(folding.reading, fit.sites)
-    if not (responses(folding.reading) if above is None else answers(folding, above)):
+    fold = FoldIn(fit, corpus)
+    above = label_above(fold.graph, fit.sites)
+    if not (responses(fold.graph) if above is None else answers(fold, above)):
         return {}
     key = jax.random.key(seed)
     if above is not None:
-        classes = ClassPosterior(folding, above)
-        most_draws = int(np.clip(MOST_TRIALS // (len(folding.chains) * len(classes.classes)), 8, most_draws))
-        points = enumerate(folding.points(most_draws))
+        classes = ClassPosterior(fold, above)
+        most_draws = int(np.clip(MOST_TRIALS // (len(fold.chains) * len(classes.classes)), 8, most_draws))
+        points = enumerate(fold.points(most_draws))
         found = [classes.part(jax.random.fold_in(key, i), values, 1) for i, values in points]
         parts = jax.tree.map(lambda *each: np.stack(each), *found)
     else:
-        draws, compiled = fit.global_draws(most_draws), folding.compiled(_through_draws)
+        draws, compiled = fit.global_draws(most_draws), fold.compiled(_through_draws)
         found = [
-            compiled(
-                folding.data, jax.random.fold_in(key, chain), {name: value[chain] for name, value in draws.items()}
-            )
-            for chain in folding.chains
+            compiled(fold.data, jax.random.fold_in(key, chain), {name: value[chain] for name, value in draws.items()})
+            for chain in fold.chains
         ]
         parts = jax.tree.map(lambda *each: np.concatenate(each), *found)
-    return {name: _expected(part, len(folding.chains)) for name, part in parts.items()}
+    return {name: _expected(part, len(fold.chains)) for name, part in parts.items()}
 
 
-def _through_draws(folding: Folding, data: tuple, key: jax.Array, draws: dict[str, jax.Array]) -> dict[str, dict]:
+def _through_draws(fold: FoldIn, data: tuple, key: jax.Array, draws: dict[str, jax.Array]) -> dict[str, dict]:
     """The responses at all draws of a chain, one after the other: one program, so that documents travel to it once."""
 
     def one(drawn: tuple) -> dict[str, dict]:
         key, values = drawn
-        theta, zbar = folding.expected_topics(data[0], values)
-        names, given = tuple(responses(folding.reading)), {**values, folding.reading.theta: theta}
-        return respond(folding.reading, names, 1, key, data[0], zbar, given)
+        theta, zbar = fold.expected_topics(data[0], values)
+        names, given = tuple(responses(fold.graph)), {**values, fold.graph.theta: theta}
+        return respond(fold.graph, names, 1, key, data[0], zbar, given)
 
     return jax.lax.map(one, (jax.random.split(key, len(next(iter(draws.values())))), draws))
 

@@ -23,7 +23,7 @@ from ..kernels.sweep import CHUNK, Given, read_weights, sweep, sweep_long
 from ..kernels.word_steps import by_document
 from ..mcmc.engine import theta_can_be_integrated_out
 from ..story.assignments import Assignments, mean_topics
-from ..story.graph import Reading
+from ..story.graph import StoryGraph
 from ..story.tracing import Story
 from ..story.validation import check_covariates
 
@@ -52,15 +52,15 @@ def known_words(fit: Fit, corpus: Corpus) -> Corpus:
     return corpus.with_vocabulary(fit.vocabulary)
 
 
-def responses(reading: Reading) -> list[str]:
+def responses(graph: StoryGraph) -> list[str]:
     """What follows from zbar, at once or by way of other sites, and is observed or read by nothing."""
-    after = set(reading.below)
-    while more := reading.children(sorted(after)) - after:
+    after = set(graph.response_sites)
+    while more := graph.children(sorted(after)) - after:
         after |= more
-    return [n for n in reading.density_axis if n in after and (n in reading.observed or reading.children([n]) == {n})]
+    return [n for n in graph.density_axis if n in after and (n in graph.observed or graph.children([n]) == {n})]
 
 
-class Folding:
+class FoldIn:
     """Sweeps of the topics of some documents, theta integrated out and no response seen, at each posterior draw.
 
     ``data``, the documents and their responses, is handed to ``step`` as an argument: compiled code must not hold it.
@@ -72,41 +72,41 @@ class Folding:
         check_covariates(known, fit.story.arguments.get("covariates", ()))
         self.fit = fit
         self.chains = chains or range(next(iter(fit.global_draws().values())).shape[0])
-        self.reading = Reading(_story(fit), known, y, predicting=True)
-        words = self.reading.has_words
-        if words and not theta_can_be_integrated_out(self.reading):
+        self.graph = StoryGraph(_story(fit), known, y, predicting=True)
+        words = self.graph.has_words
+        if words and not theta_can_be_integrated_out(self.graph):
             raise ValueError(
                 f"Documents outside the fit are folded in with theta integrated out, which the story {fit.story.name!r} "
                 "does not allow; fit the new documents together with the old ones, with NaN as their response."
             )
-        self.corpus = documents(known, pairs=not words, blocks=words)
-        self.deepest = int(np.max(self.corpus.blocks.depth)) if self.corpus.blocks else 0
+        self.corpus = documents(known, pairs=not words, batches=words)
+        self.deepest = int(np.max(self.corpus.batches.depth)) if self.corpus.batches else 0
         self.data = self.corpus, jax.tree.map(jnp.asarray, y)
 
     def compiled(self, function: Callable, *fixed: Any) -> Callable:
-        """``function(folding, *fixed, ...)`` as a function of the rest, compiled; it must not read the folding's data."""
-        of_y = jax.tree.structure(self.data[1]), self.reading.story.unlabelled
+        """``function(fold, *fixed, ...)`` as a function of the rest, compiled; it must not read the fold's data."""
+        of_y = jax.tree.structure(self.data[1]), self.graph.story.unlabelled
         key, kept = (function, fixed, -(-self.deepest // CHUNK), of_y), self.fit.compiled
         if key not in kept:
             if len(kept) >= MOST_COMPILED:
                 kept.pop(next(iter(kept)))
             bare = copy.copy(self)
-            bare.reading = copy.copy(self.reading)
-            bare.corpus = bare.data = bare.reading.corpus = bare.reading.y = None  # type: ignore[assignment]
+            bare.graph = copy.copy(self.graph)
+            bare.corpus = bare.data = bare.graph.corpus = bare.graph.y = None  # type: ignore[assignment]
             kept[key] = jax.jit(functools.partial(function, bare, *fixed))
         return kept[key]
 
     def run(
         self, step: Callable, *fixed: Any, seed: int, most_draws: int, num_burn: int, progress_bar: bool = False
     ) -> Iterator[Any]:
-        """What ``step(folding, num_burn, *fixed, data, key, centre, values)`` returns for every draw, chain after chain.
+        """What ``step(fold, num_burn, *fixed, data, key, centre, values)`` returns for every draw, chain after chain.
 
         ``most_draws`` a chain at the most. ``centre`` is for :meth:`topics`.
         """
         draws = self.fit.global_draws(most_draws)
         num_draws = next(iter(draws.values())).shape[1]
         compiled = self.compiled(step, num_burn, *fixed)
-        with tqdm(total=len(self.chains) * num_draws, disable=not progress_bar, desc="folding in", unit="draw") as bar:
+        with tqdm(total=len(self.chains) * num_draws, disable=not progress_bar, desc="fold in", unit="draw") as bar:
             for chain in self.chains:
                 key, centre = jax.random.fold_in(jax.random.key(seed), chain), self._centre(chain)
 
@@ -136,27 +136,27 @@ class Folding:
 
     def _centre(self, chain: int) -> jax.Array | None:
         """Expected counts of topics at a chain's means, [documents, topics]."""
-        if self.corpus.blocks is None:
+        if self.corpus.batches is None:
             return None
         given = self.corpus, self.means(chain)
-        lanes = by_threads(self.compiled(Folding._in_lanes), self.corpus.blocks, *given)
-        return self.compiled(Folding._expected_counts)(lanes, *given)
+        lanes = by_threads(self.compiled(FoldIn._in_lanes), self.corpus.batches, *given)
+        return self.compiled(FoldIn._expected_counts)(lanes, *given)
 
     def _in_lanes(self, between: Any, corpus: Documents, values: dict) -> jax.Array:
         """Expected counts of topics given the words, in the lanes of the documents."""
-        weights = read_weights(self.reading, corpus, None, values, collapsed=True)
-        even = jnp.tile(corpus.lengths[:, None] / self.reading.num_topics, self.reading.num_topics)
-        assert corpus.blocks is not None
-        return expected_counts(between, even, corpus.blocks, weights, CENTRING, self.deepest)
+        weights = read_weights(self.graph, corpus, None, values, collapsed=True)
+        even = jnp.tile(corpus.lengths[:, None] / self.graph.num_topics, self.graph.num_topics)
+        assert corpus.batches is not None
+        return expected_counts(between, even, corpus.batches, weights, CENTRING, self.deepest)
 
     def _expected_counts(self, lanes: Any, corpus: Documents, values: dict) -> jax.Array:
         """The same, of each document."""
-        assert corpus.blocks is not None
-        counts = by_document(lanes, corpus.blocks)
-        if corpus.blocks.long is None:
+        assert corpus.batches is not None
+        counts = by_document(lanes, corpus.batches)
+        if corpus.batches.long is None:
             return counts
-        weights = read_weights(self.reading, corpus, None, values, collapsed=True)
-        return counts.at[corpus.blocks.long.rows].set(expected_counts_of_long(corpus.blocks, weights, CENTRING))
+        weights = read_weights(self.graph, corpus, None, values, collapsed=True)
+        return counts.at[corpus.batches.long.rows].set(expected_counts_of_long(corpus.batches, weights, CENTRING))
 
     def expected_topics(self, corpus: Documents, values: dict) -> tuple[jax.Array, jax.Array]:
         """E[theta] and E[zbar] given the words, [documents, topics] each."""
@@ -167,27 +167,27 @@ class Folding:
 
     def topics(self, corpus: Documents, key: jax.Array, centre: jax.Array, values: dict, burn: int) -> Assignments:
         """A draw of all topics given the words: from the chain's centre, and after ``burn`` exact sweeps."""
-        weights = read_weights(self.reading, corpus, None, values, collapsed=True)
-        assert corpus.blocks is not None
+        weights = read_weights(self.graph, corpus, None, values, collapsed=True)
+        assert corpus.batches is not None
         long_key, key = jax.random.split(key)
-        z = Assignments(*soft_sweeps(key, centre, corpus.blocks, weights, burn, self.deepest))
-        if (long := corpus.blocks.long) is None:
+        z = Assignments(*soft_sweeps(key, centre, corpus.batches, weights, burn, self.deepest))
+        if (long := corpus.batches.long) is None:
             return z
         topics, counts = jnp.zeros(long.terms.shape, jnp.int32), centre[long.rows]
         for turn in range(1 + burn):
             z = z._replace(long=topics, document_topic=z.document_topic.at[long.rows].set(counts))
             keys = tuple(jax.random.split(jax.random.fold_in(long_key, turn)))
             told = Given(keys, weights, corpus, None, {})
-            topics, counts, _ = sweep_long(self.reading, True, False, told, z, long)
+            topics, counts, _ = sweep_long(self.graph, True, False, told, z, long)
         return z._replace(long=topics, document_topic=z.document_topic.at[long.rows].set(counts))
 
     def sweep(self, corpus: Documents, key: jax.Array, z: Assignments, values: dict) -> Assignments:
         """One exact sweep more."""
-        return sweep(key, z, self.reading, corpus, None, values, collapsed=True, supervised=False)
+        return sweep(key, z, self.graph, corpus, None, values, collapsed=True, supervised=False)
 
     def theta(self, corpus: Documents, z: Assignments, values: dict) -> jax.Array:
         """E[theta | z], [documents, topics]."""
-        theta = z.document_topic + read_weights(self.reading, corpus, None, values, collapsed=True).proportions
+        theta = z.document_topic + read_weights(self.graph, corpus, None, values, collapsed=True).proportions
         return theta / theta.sum(-1, keepdims=True)
 
     def zbar(self, corpus: Documents, z: Assignments, theta: jax.Array) -> jax.Array:

@@ -15,10 +15,10 @@ from topiczoo.corpora import Corpus
 from ..story.assignments import Assignments
 from ..story.labels import codes_of
 from ..story.support import check_support, observed
-from ..story.tracing import Answer, log_prob, run, unwrapped
+from ..story.tracing import ZbarHandler, base_distribution, log_prob, run
 from ..story.validation import check_counts, check_draws, check_seed, in_order, numeric_response
 from .class_posterior import ClassPosterior, label_above
-from .fold_in import Folding, responses
+from .fold_in import FoldIn, responses
 from .prediction import LEAST_RESPONSES, Prediction, as_prediction, predicted, respond
 
 if TYPE_CHECKING:
@@ -74,40 +74,40 @@ def pointwise(
     y = in_order(corpus, y)
     settings: dict[str, Any] = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn}
     settings["progress_bar"] = progress_bar
-    folding = Folding(fit, corpus, numeric_response(corpus, codes_of(fit.classes, y)))
-    reading = folding.reading
-    names = [name for name in responses(reading) if name in reading.observed]
-    blind = Folding(fit, corpus) if predictions or not names else None
+    fold = FoldIn(fit, corpus, numeric_response(corpus, codes_of(fit.classes, y)))
+    graph = fold.graph
+    names = [name for name in responses(graph) if name in graph.observed]
+    blind = FoldIn(fit, corpus) if predictions or not names else None
     if not names:
         assert blind is not None
-        if (above := label_above(blind.reading, fit.sites)) is not None:
+        if (above := label_above(blind.graph, fit.sites)) is not None:
             classes = ClassPosterior(blind, above)
             if classes.answers == [above]:
                 found = _from_above(classes, codes_of(fit.classes, y), most_draws, progress_bar)
                 return found._replace(predictions=predicted(blind, **settings) if predictions else {})
             if classes.answers:
-                found = _generated(classes, folding, most_draws, progress_bar)
+                found = _generated(classes, fold, most_draws, progress_bar)
                 return found._replace(predictions=predicted(blind, **settings) if predictions else {})
         raise ValueError(
             f"The story {fit.story.name!r} has no response that follows from topics; there is no p(y_d | w_d)."
         )
-    axes = {name: axis for name in names if (axis := reading.density_axis[name]) is not None}
+    axes = {name: axis for name in names if (axis := graph.density_axis[name]) is not None}
     if len(axes) < len(names):
         raise ValueError(
             f"The response {next(iter(set(names) - set(axes)))!r} of the story {fit.story.name!r} is one for the whole "
             "corpus; there is no p(y_d | w_d)."
         )
-    seen = observed(reading)
-    check_support(reading, seen)
+    seen = observed(graph)
+    check_support(graph, seen)
     values_of = {name: seen[name].value.astype(float) for name in names}
-    enough = -(-LEAST_RESPONSES // (len(folding.chains) * len(draw_index(fit, most_draws))))
-    given = inner or enough, tuple(axes.items()), tuple(responses(blind.reading)) if blind else (), enough
-    parts = list(folding.run(_densities, *given, **settings))
+    enough = -(-LEAST_RESPONSES // (len(fold.chains) * len(draw_index(fit, most_draws))))
+    given = inner or enough, tuple(axes.items()), tuple(responses(blind.graph)) if blind else (), enough
+    parts = list(fold.run(_densities, *given, **settings))
     logs = {}
     for name, values in values_of.items():
         stacked = np.stack([part[name] for part, _ in parts]).astype(float)
         unlabelled = np.isnan(values.reshape(len(corpus), -1)).all(1)
-        logs[name] = np.where(unlabelled, np.nan, stacked).reshape(len(folding.chains), -1, len(corpus))
+        logs[name] = np.where(unlabelled, np.nan, stacked).reshape(len(fold.chains), -1, len(corpus))
     told = {}
     if blind is not None:
         told = {name: as_prediction(name, corpus, [part[name] for _, part in parts], blind) for name in parts[0][1]}
@@ -115,23 +115,23 @@ def pointwise(
 
 
 def _densities(
-    folding: Folding, burn: int, inner: int, axes: tuple[tuple[str, int], ...], names: tuple[str, ...], repeats: int,
+    fold: FoldIn, burn: int, inner: int, axes: tuple[tuple[str, int], ...], names: tuple[str, ...], repeats: int,
     data: tuple, key: jax.Array, centre: Any, values: dict,
 ) -> tuple[dict[str, jax.Array], dict[str, dict]]:  # fmt: skip
     """At one posterior draw: log p(y_d | w_d) of the responses that have ``axes``, and the responses of some ``names``."""
     corpus, y = data
-    reading = folding.reading
+    graph = fold.graph
     start_key, last_key, key = jax.random.split(key, 3)
 
     def topics(z: Assignments) -> tuple[jax.Array, dict]:
-        theta = folding.theta(corpus, z, values)
-        return folding.zbar(corpus, z, theta), {**values, reading.theta: theta}
+        theta = fold.theta(corpus, z, values)
+        return fold.zbar(corpus, z, theta), {**values, graph.theta: theta}
 
     def density(key: jax.Array, z: Assignments) -> dict[str, jax.Array]:
         zbar, given = topics(z)
-        trace, found = run(reading.story, corpus, y, given, Answer(zbar), key=key, prior=True), {}
+        trace, found = run(graph.story, corpus, y, given, ZbarHandler(zbar), key=key, prior=True), {}
         for name, axis in axes:
-            terms = log_prob(trace[name]) - getattr(unwrapped(trace[name]["fn"]), "log_normaliser", 0.0)
+            terms = log_prob(trace[name]) - getattr(base_distribution(trace[name]["fn"]), "log_normaliser", 0.0)
             terms = jnp.moveaxis(terms, axis, -1)
             found[name] = terms.sum(tuple(range(terms.ndim - 1)))
         return found
@@ -139,10 +139,10 @@ def _densities(
     def one_more(i: jax.Array, carry: tuple) -> tuple:
         z, totals = carry
         sweep_key, response_key = jax.random.split(jax.random.fold_in(key, i))
-        z = folding.sweep(corpus, sweep_key, z, values)
+        z = fold.sweep(corpus, sweep_key, z, values)
         return z, jax.tree.map(jnp.logaddexp, totals, density(response_key, z))
 
-    z = folding.topics(corpus, start_key, centre, values, burn)
+    z = fold.topics(corpus, start_key, centre, values, burn)
     totals = density(key, z)
     if inner > 1:  # or nothing would be compiled for no sweep
         z, totals = jax.lax.fori_loop(1, inner, one_more, (z, totals))
@@ -150,14 +150,14 @@ def _densities(
     if not names:
         return logs, {}
     zbar, given = topics(z)
-    return logs, respond(reading, names, repeats, last_key, corpus, zbar, given)
+    return logs, respond(graph, names, repeats, last_key, corpus, zbar, given)
 
 
-def _generated(classes: ClassPosterior, folding: Folding, most_draws: int, progress_bar: bool) -> Pointwise:
+def _generated(classes: ClassPosterior, fold: FoldIn, most_draws: int, progress_bar: bool) -> Pointwise:
     """log p(y_d | w_d, phi_s) = log sum_c p(c | w_d, phi_s) p(y_d | c, phi_s) of what a latent class generates."""
-    reading, names = folding.reading, classes.answers
-    seen = observed(reading)
-    check_support(reading, seen)
+    graph, names = fold.graph, classes.answers
+    seen = observed(graph)
+    check_support(graph, seen)
 
     @jax.jit
     def given(data: tuple, values: dict) -> dict[str, jax.Array]:
@@ -165,19 +165,19 @@ def _generated(classes: ClassPosterior, folding: Folding, most_draws: int, progr
 
         def one(label: jax.Array) -> dict[str, jax.Array]:
             tried = {**values, classes.site: jnp.full(len(classes.lengths), label)}
-            answer = Answer(lambda theta: theta)
-            return {name: reading.document_terms([name], corpus, y, tried, answer) for name in names}
+            answer = ZbarHandler(lambda theta: theta)
+            return {name: graph.document_terms([name], corpus, y, tried, answer) for name in names}
 
         return jax.lax.map(one, jnp.asarray(classes.classes))  # each [classes, documents]
 
-    points = tqdm(list(folding.points(most_draws)), disable=not progress_bar, desc="classes", unit="draw")
+    points = tqdm(list(fold.points(most_draws)), disable=not progress_bar, desc="classes", unit="draw")
     logs: dict[str, list] = {name: [] for name in names}
     for values in points:
-        shares, terms = log_softmax(classes.log_joint(values)[0], axis=1), given(folding.data, values)
+        shares, terms = log_softmax(classes.log_joint(values)[0], axis=1), given(fold.data, values)
         for name in names:
             logs[name].append(logsumexp(shares.T + np.asarray(terms[name], float), axis=0))
     values_of = {name: seen[name].value.astype(float) for name in names}
-    shape = len(folding.chains), -1, len(classes.lengths)
+    shape = len(fold.chains), -1, len(classes.lengths)
     unlabelled = {name: np.isnan(value.reshape(len(value), -1)).all(1) for name, value in values_of.items()}
     return Pointwise(
         {name: np.where(unlabelled[name], np.nan, np.stack(part)).reshape(shape) for name, part in logs.items()},
@@ -188,8 +188,8 @@ def _generated(classes: ClassPosterior, folding: Folding, most_draws: int, progr
 
 def _from_above(classes: ClassPosterior, y: Any, most_draws: int, progress_bar: bool) -> Pointwise:
     """log p(y_d | w_d, phi_s) of a class above the words."""
-    folding, site = classes.folding, classes.site
-    corpus = folding.reading.corpus
+    fold, site = classes.fold, classes.site
+    corpus = fold.graph.corpus
     codes = np.asarray(numeric_response(corpus, y), float)
     labelled = ~np.isnan(codes)
     places = np.where(labelled, codes, 0).astype(int)
@@ -197,10 +197,10 @@ def _from_above(classes: ClassPosterior, y: Any, most_draws: int, progress_bar: 
         raise ValueError(
             f"y has values other than the classes 0 to {classes.classes[-1]} of the site {site!r}; recode y."
         )
-    points = tqdm(list(folding.points(most_draws)), disable=not progress_bar, desc="classes", unit="draw")
+    points = tqdm(list(fold.points(most_draws)), disable=not progress_bar, desc="classes", unit="draw")
     joints = [classes.log_joint(values)[0] for values in points]
     logs = np.stack([log_softmax(joint, axis=1)[np.arange(len(places)), places] for joint in joints])
-    logs = np.where(labelled, logs, np.nan).reshape(len(folding.chains), -1, len(corpus))
+    logs = np.where(labelled, logs, np.nan).reshape(len(fold.chains), -1, len(corpus))
     return Pointwise({site: logs}, {site: codes}, {})
 
 

@@ -21,13 +21,13 @@ from topiczoo.corpora.layouts import Documents, documents
 from ..kernels.sweep import read_weights
 from ..kernels.word_steps import fold_in
 from ..mcmc.conjugate import LabelBlock
-from ..story.graph import Reading
+from ..story.graph import StoryGraph
 from ..story.labels import codes_of
-from ..story.tracing import Answer, run, unwrapped
+from ..story.tracing import ZbarHandler, base_distribution, run
 from ..story.validation import check_draws, check_seed, check_share
 from .class_posterior import ClassPosterior, answers, label_above
 from .conformal import Calibration, bounds, calibrated
-from .fold_in import Folding, responses
+from .fold_in import FoldIn, responses
 from .probabilities import from_aside, from_fitted, tempered
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def predict(
         raise ValueError(f"rule is {rule!r}; choose from {', '.join(map(repr, RULES))}.")
     aside = None if calibrate is None or calibrate is False else _aside(calibrate)
     settings: dict[str, Any] = {"rule": rule, "seed": seed, "most_draws": most_draws, "num_burn": num_burn}
-    predictions = predicted(Folding(fit, corpus), **settings, progress_bar=progress_bar)
+    predictions = predicted(FoldIn(fit, corpus), **settings, progress_bar=progress_bar)
     if aside is not None:
         predictions = _calibrated(fit, *aside, predictions, settings)
     elif calibrate is None:
@@ -170,115 +170,115 @@ def by_fitted(fit: Fit, prediction: Prediction, rule: str = "posterior", seed: i
 
 
 def predicted(
-    folding: Folding, *, rule: str = "posterior", seed: int = 0, most_draws: int | None = None, num_burn: int = 1,
+    fold: FoldIn, *, rule: str = "posterior", seed: int = 0, most_draws: int | None = None, num_burn: int = 1,
     progress_bar: bool = False,
 ) -> dict[str, Prediction]:  # fmt: skip
     """Each response of the documents, by the model's own numbers."""
-    fit = folding.fit
-    above = label_above(folding.reading, fit.sites)
+    fit = fold.fit
+    above = label_above(fold.graph, fit.sites)
     if most_draws is None:
-        most_draws = _affordable(folding, num_burn) if above is None else FEW_DRAWS
+        most_draws = _affordable(fold, num_burn) if above is None else FEW_DRAWS
     settings: dict[str, Any] = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn}
-    if not (responses(folding.reading) if above is None else answers(folding, above)):
+    if not (responses(fold.graph) if above is None else answers(fold, above)):
         raise ValueError(f"The story {fit.story.name!r} has no response; use transform for topic proportions.")
     if above is not None:
-        parts = _parts_from_above(folding, above, rule, settings, progress_bar)
+        parts = _parts_from_above(fold, above, rule, settings, progress_bar)
     else:
-        parts = (_posterior_parts if rule == "posterior" else _plug_in_parts)(folding, settings, progress_bar)
-    corpus = folding.reading.corpus
-    return {name: as_prediction(name, corpus, [part[name] for part in parts], folding) for name in parts[0]}
+        parts = (_posterior_parts if rule == "posterior" else _plug_in_parts)(fold, settings, progress_bar)
+    corpus = fold.graph.corpus
+    return {name: as_prediction(name, corpus, [part[name] for part in parts], fold) for name in parts[0]}
 
 
-def _affordable(folding: Folding, num_burn: int) -> int:
+def _affordable(fold: FoldIn, num_burn: int) -> int:
     """Draws a chain that take some seconds, within bounds."""
-    a_draw = max(folding.reading.corpus.num_tokens, 1) * len(folding.chains) * (1 + num_burn)
+    a_draw = max(fold.graph.corpus.num_tokens, 1) * len(fold.chains) * (1 + num_burn)
     return int(np.clip(MOST_MOVES // a_draw, 8, 50))
 
 
-def _parts_from_above(folding: Folding, site: str, rule: str, settings: dict, progress_bar: bool) -> list[dict]:
+def _parts_from_above(fold: FoldIn, site: str, rule: str, settings: dict, progress_bar: bool) -> list[dict]:
     """A class above the words: one part a posterior draw, chain after chain, or one a chain at its means."""
-    classes, key = ClassPosterior(folding, site), jax.random.key(settings["seed"])
+    classes, key = ClassPosterior(fold, site), jax.random.key(settings["seed"])
     if rule == "plug-in":
-        points = [folding.means(chain) for chain in folding.chains]
+        points = [fold.means(chain) for chain in fold.chains]
     else:
-        points = list(folding.points(settings["most_draws"]))
+        points = list(fold.points(settings["most_draws"]))
     repeats = -(-LEAST_RESPONSES // len(points))
     shown = tqdm(points, disable=not progress_bar, desc="classes", unit="draw")
     return [classes.part(jax.random.fold_in(key, i), values, repeats) for i, values in enumerate(shown)]
 
 
-def _posterior_parts(folding: Folding, settings: dict, progress_bar: bool) -> list[dict]:
+def _posterior_parts(fold: FoldIn, settings: dict, progress_bar: bool) -> list[dict]:
     """One part a posterior draw, chain after chain."""
-    num_draws = len(folding.chains) * next(iter(folding.fit.global_draws(settings["most_draws"]).values())).shape[1]
+    num_draws = len(fold.chains) * next(iter(fold.fit.global_draws(settings["most_draws"]).values())).shape[1]
     repeats = -(-LEAST_RESPONSES // num_draws)
-    return list(folding.run(_drawn, repeats, **settings, progress_bar=progress_bar))
+    return list(fold.run(_drawn, repeats, **settings, progress_bar=progress_bar))
 
 
 def _drawn(
-    folding: Folding, burn: int, repeats: int, data: tuple, key: jax.Array, centre: Any, values: dict
+    fold: FoldIn, burn: int, repeats: int, data: tuple, key: jax.Array, centre: Any, values: dict
 ) -> dict[str, dict]:
     """Topics given the words, and the responses given them."""
     corpus, _ = data
     sweep_key, response_key = jax.random.split(key)
-    z = folding.topics(corpus, sweep_key, centre, values, burn)
-    theta = folding.theta(corpus, z, values)
-    zbar = folding.zbar(corpus, z, theta)
-    names, given = tuple(responses(folding.reading)), {**values, folding.reading.theta: theta}
-    return respond(folding.reading, names, repeats, response_key, corpus, zbar, given)
+    z = fold.topics(corpus, sweep_key, centre, values, burn)
+    theta = fold.theta(corpus, z, values)
+    zbar = fold.zbar(corpus, z, theta)
+    names, given = tuple(responses(fold.graph)), {**values, fold.graph.theta: theta}
+    return respond(fold.graph, names, repeats, response_key, corpus, zbar, given)
 
 
-def _plug_in_parts(folding: Folding, settings: dict, progress_bar: bool) -> list[dict]:
+def _plug_in_parts(fold: FoldIn, settings: dict, progress_bar: bool) -> list[dict]:
     """One part a chain: parameters at their means."""
-    repeats = -(-LEAST_RESPONSES // len(folding.chains))
-    respond = plug_in(folding, repeats)
+    repeats = -(-LEAST_RESPONSES // len(fold.chains))
+    respond = plug_in(fold, repeats)
     parts = []
-    for chain in folding.chains:
-        values = folding.means(chain)
+    for chain in fold.chains:
+        values = fold.means(chain)
         key = jax.random.fold_in(jax.random.key(settings["seed"]), chain)
-        parts.append(respond(key, *plug_in_topics(folding, values), values))
+        parts.append(respond(key, *plug_in_topics(fold, values), values))
     return parts
 
 
-def plug_in_topics(folding: Folding, values: dict) -> tuple[jax.Array, jax.Array]:
+def plug_in_topics(fold: FoldIn, values: dict) -> tuple[jax.Array, jax.Array]:
     """E[theta] and E[zbar] of the documents under q, every parameter at a given value; both [documents, topics]."""
-    fit, reading = folding.fit, folding.reading
-    if not reading.has_words:
+    fit, graph = fold.fit, fold.graph
+    if not graph.has_words:
         raise ValueError(
             f"rule 'plug-in' needs topics of words, and the story {fit.story.name!r} has one topic a document."
         )
 
-    beta, alpha = folding.compiled(_topics)(folding.corpus, values)
-    gamma, phibar = fold_in(beta, alpha, documents(reading.corpus, pairs=True))
+    beta, alpha = fold.compiled(_topics)(fold.corpus, values)
+    gamma, phibar = fold_in(beta, alpha, documents(graph.corpus, pairs=True))
     theta = gamma / gamma.sum(-1, keepdims=True)
-    return theta, jnp.where(folding.corpus.lengths[:, None] > 0, phibar, theta)
+    return theta, jnp.where(fold.corpus.lengths[:, None] > 0, phibar, theta)
 
 
-def _topics(folding: Folding, corpus: Documents, values: dict) -> tuple[jax.Array, jax.Array]:
+def _topics(fold: FoldIn, corpus: Documents, values: dict) -> tuple[jax.Array, jax.Array]:
     """beta [topics, terms] and alpha."""
-    weights = read_weights(folding.reading, corpus, None, values, collapsed=True)
+    weights = read_weights(fold.graph, corpus, None, values, collapsed=True)
     return weights.term_topic[:-1].T, weights.proportions
 
 
-def plug_in(folding: Folding, repeats: int) -> Callable[..., dict]:
+def plug_in(fold: FoldIn, repeats: int) -> Callable[..., dict]:
     """A function of key, theta, zbar and values that runs the responses; compiled once."""
-    compiled = folding.compiled(_plugged_in, repeats)
-    return lambda *arguments: jax.tree.map(np.asarray, compiled(folding.corpus, *arguments))
+    compiled = fold.compiled(_plugged_in, repeats)
+    return lambda *arguments: jax.tree.map(np.asarray, compiled(fold.corpus, *arguments))
 
 
 def _plugged_in(
-    folding: Folding, repeats: int, corpus: Documents, key: jax.Array, theta: jax.Array, zbar: jax.Array, values: dict
+    fold: FoldIn, repeats: int, corpus: Documents, key: jax.Array, theta: jax.Array, zbar: jax.Array, values: dict
 ) -> dict[str, dict]:
-    names, given = tuple(responses(folding.reading)), {**values, folding.reading.theta: theta}
-    return respond(folding.reading, names, repeats, key, corpus, zbar, given)
+    names, given = tuple(responses(fold.graph)), {**values, fold.graph.theta: theta}
+    return respond(fold.graph, names, repeats, key, corpus, zbar, given)
 
 
 def respond(
-    reading: Reading, names: Sequence[str], repeats: int, key: jax.Array, corpus: Documents, zbar: jax.Array, values: dict
+    graph: StoryGraph, names: Sequence[str], repeats: int, key: jax.Array, corpus: Documents, zbar: jax.Array, values: dict
 ) -> dict[str, dict]:  # fmt: skip
     """The responses at given topics: draws [repeats, documents, ...], mean, and the probabilities of classes."""
 
     def once(key: jax.Array) -> dict:
-        trace = run(reading.story, corpus, None, values, Answer(zbar), key=key, prior=True)
+        trace = run(graph.story, corpus, None, values, ZbarHandler(zbar), key=key, prior=True)
         return {name: _response(trace[name]["fn"], trace[name]["value"]) for name in names}
 
     # what lies between topics and response (random effects) is drawn anew each time, and their means are averaged
@@ -289,12 +289,12 @@ def respond(
     }
 
 
-def as_prediction(name: str, corpus: Corpus, parts: list[dict], folding: Folding) -> Prediction:
+def as_prediction(name: str, corpus: Corpus, parts: list[dict], fold: FoldIn) -> Prediction:
     """The parts of one response, one a posterior draw or a chain, as a prediction."""
     draws = np.concatenate([part["draw"] for part in parts])
     expected = np.stack([part["mean"] for part in parts])
-    expected = expected.reshape(len(folding.chains), -1, *expected.shape[1:])
-    support = folding.reading.latent[name].prior.support
+    expected = expected.reshape(len(fold.chains), -1, *expected.shape[1:])
+    support = fold.graph.latent[name].prior.support
     bound = getattr(support, "lower_bound", None)
     told: dict[str, Any] = {
         "site": name,
@@ -305,12 +305,12 @@ def as_prediction(name: str, corpus: Corpus, parts: list[dict], folding: Folding
     if "probabilities" in parts[0]:
         of_classes = parts[0].keys() & {"probabilities", "losses"}
         told |= {what: np.mean([part[what] for part in parts], axis=0) for what in of_classes}
-        told["classes"] = folding.fit.classes
+        told["classes"] = fold.fit.classes
         if "losses" in told:
             told["evidence"] = -told["losses"].astype(float)
         elif "log_probabilities" in parts[0]:
             told["evidence"] = logsumexp([part["log_probabilities"] for part in parts], axis=0) - np.log(len(parts))
-    told["unsaid"] = folding.fit.unsaid
+    told["unsaid"] = fold.fit.unsaid
     return Prediction(np.asarray(corpus.names), expected.mean((0, 1)), draws, expected, **told)
 
 
@@ -361,21 +361,21 @@ def transform(
     """
     check_seed(seed)
     check_draws(most_draws, num_burn)
-    folding = Folding(fit, corpus, chains=[0])
-    if (above := label_above(folding.reading, fit.sites)) is not None:
-        classes = ClassPosterior(folding, above)
-        found = [classes(values) for values in folding.points(min(most_draws, FEW_DRAWS))]
+    fold = FoldIn(fit, corpus, chains=[0])
+    if (above := label_above(fold.graph, fit.sites)) is not None:
+        classes = ClassPosterior(fold, above)
+        found = [classes(values) for values in fold.points(min(most_draws, FEW_DRAWS))]
         return np.mean([shares if theta is None else theta for shares, theta in found], axis=0)
     settings: dict[str, Any] = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn}
-    return np.mean(list(folding.run(_shares, **settings, progress_bar=progress_bar)), axis=0)
+    return np.mean(list(fold.run(_shares, **settings, progress_bar=progress_bar)), axis=0)
 
 
-def _shares(folding: Folding, burn: int, data: tuple, key: jax.Array, centre: Any, values: dict) -> jax.Array:
+def _shares(fold: FoldIn, burn: int, data: tuple, key: jax.Array, centre: Any, values: dict) -> jax.Array:
     """Expected proportions at a draw, [documents, topics]."""
     corpus, _ = data
-    if not folding.reading.has_words:
-        return _label_probabilities(folding, corpus, values)
-    return folding.theta(corpus, folding.topics(corpus, key, centre, values, burn), values)
+    if not fold.graph.has_words:
+        return _label_probabilities(fold, corpus, values)
+    return fold.theta(corpus, fold.topics(corpus, key, centre, values, burn), values)
 
 
 def _response(fn: Any, draw: jax.Array) -> dict[str, jax.Array]:
@@ -387,7 +387,7 @@ def _response(fn: Any, draw: jax.Array) -> dict[str, jax.Array]:
         density = jnp.moveaxis(density, 0, -1)
         # a margin's densities do not sum to 1, those of other classes do: they are losses
         out["probabilities"] = jax.nn.softmax(density, -1)
-        if hasattr(unwrapped(fn), "log_normaliser"):
+        if hasattr(base_distribution(fn), "log_normaliser"):
             out["losses"] = -density
     try:
         # NumPyro's mean of classes, and of a Cauchy, is NaN: the draw stands for it
@@ -397,9 +397,9 @@ def _response(fn: Any, draw: jax.Array) -> dict[str, jax.Array]:
     return out
 
 
-def _label_probabilities(folding: Folding, corpus: Documents, values: dict) -> jax.Array:
+def _label_probabilities(fold: FoldIn, corpus: Documents, values: dict) -> jax.Array:
     """One topic a document: the probabilities of each, [documents, topics]."""
-    reading = folding.reading
-    (site,) = [name for name in reading.latent if LabelBlock.recognise(reading, name)]
+    graph = fold.graph
+    (site,) = [name for name in graph.latent if LabelBlock.recognise(graph, name)]
     values = {**values, site: jnp.zeros(corpus.num_documents, jnp.int32)}
-    return jax.nn.softmax(LabelBlock(None, reading, [site]).logits(values, corpus, None), -1)
+    return jax.nn.softmax(LabelBlock(None, graph, [site]).logits(values, corpus, None), -1)

@@ -1,7 +1,7 @@
 """Probabilities of classes where the model's own numbers are none.
 
 A margin says exp(-weight loss) of a class, and Bayes' rule with words taken for independent counts the same evidence many
-times: both are far surer of a class than they are right. One number, a temperature T, mends that and changes no decision:
+times: both are far surer of a class than they are right. One number, a temperature T, fixes that and changes no decision:
 
     p(c)  proportional to  exp(evidence_c / T)
 
@@ -87,7 +87,7 @@ def from_aside(prediction: Prediction, y: Any) -> float:
 
 def from_fitted(fit: Fit, site: str, rule: str) -> float | None:
     """The raised temperature of the fitted documents, found once for a rule of prediction; None where they are too few."""
-    from .fold_in import Folding
+    from .fold_in import FoldIn
     from .prediction import predicted
 
     if (site, rule) not in fit.temperatures:
@@ -97,7 +97,7 @@ def from_fitted(fit: Fit, site: str, rule: str) -> float | None:
         found = None
         if len(rows) >= LEAST:
             rows = np.sort(np.random.default_rng(0).permutation(rows)[:MOST])
-            told = predicted(Folding(fit, fit.corpus[rows]), rule=rule)[site]
+            told = predicted(FoldIn(fit, fit.corpus[rows]), rule=rule)[site]
             raised = ABOVE_THE_WORDS if told.losses is None else UNDER_A_MARGIN
             found = raised * temperature(own_evidence(told), codes[rows].astype(int))
         fit.temperatures[site, rule] = found

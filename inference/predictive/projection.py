@@ -15,37 +15,37 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions import constraints
 
-from ..story.tracing import Answer, run, unwrapped
-from .fold_in import Folding, responses
+from ..story.tracing import ZbarHandler, base_distribution, run
+from .fold_in import FoldIn, responses
 
-Nearness = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
+LogScore = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
 """Of a predictor [documents]: how near it comes, the slope and the (negative) curvature of that, each [documents]."""
 
 SMALL = 1e-6  # ridge in units of the mean curvature: a topic nobody uses keeps the coefficient it starts at
-SETTLED = 1e-6  # Newton's steps end when a document's nearness gains less
+SETTLED = 1e-6  # Newton's steps end when a document's log_score gains less
 MOST_STEPS, MOST_HALVINGS = 60, 30
 
 
-def squared(target: np.ndarray) -> Nearness:
+def squared(target: np.ndarray) -> LogScore:
     """Minus half the square between a predictor and the target."""
     return lambda predictor: (-0.5 * (target - predictor) ** 2, target - predictor, np.ones_like(target))
 
 
-def yes_or_no(folding: Folding, values: dict, theta: Any, draws: np.ndarray, zbar: np.ndarray) -> list[Nearness] | None:
+def yes_or_no(fold: FoldIn, values: dict, theta: Any, draws: np.ndarray, zbar: np.ndarray) -> list[LogScore] | None:
     """For each output, minus the divergence from the probabilities of ``draws`` [draw, topics, ...] at ``zbar``.
 
     None where the response is not yes or no, has no probabilities (a hinge), or is not that of one ``zbar @ eta``.
     """
-    reading, corpus = folding.reading, folding.corpus
-    names = responses(reading)
-    values = {**values, reading.theta: theta}
-    answer = Answer(jnp.asarray(zbar, jnp.float32))
-    trace = run(reading.story, corpus, None, values, answer, prior=True)
+    graph, corpus = fold.graph, fold.corpus
+    names = responses(graph)
+    values = {**values, graph.theta: theta}
+    answer = ZbarHandler(jnp.asarray(zbar, jnp.float32))
+    trace = run(graph.story, corpus, None, values, answer, prior=True)
     latent = {name for name, site in trace.items() if site["type"] == "sample" and not site["is_observed"]}
     if not answer.linear or len(answer.coefficients) != 1 or len(names) != 1 or latent - {*values, *names}:
         return None
     (name,), shape = names, (len(zbar), *draws.shape[2:])
-    fn = unwrapped(trace[name]["fn"])
+    fn = base_distribution(trace[name]["fn"])
     if getattr(fn, "support", None) is not constraints.boolean or fn.batch_shape != shape:
         return None
     if not np.allclose(sum(np.exp(fn.log_prob(jnp.full(shape, told))) for told in (0.0, 1.0)), 1, atol=1e-3):
@@ -53,8 +53,8 @@ def yes_or_no(folding: Folding, values: dict, theta: Any, draws: np.ndarray, zba
 
     def log_probability(data: tuple, predictor: jax.Array, yes: float) -> jax.Array:
         corpus, values = data
-        trace = run(reading.story, corpus, None, values, Answer(predictors=[predictor]), prior=True)
-        return unwrapped(trace[name]["fn"]).log_prob(jnp.full(shape, yes))
+        trace = run(graph.story, corpus, None, values, ZbarHandler(predictors=[predictor]), prior=True)
+        return base_distribution(trace[name]["fn"]).log_prob(jnp.full(shape, yes))
 
     @jax.jit
     def parts(data: tuple, predictor: jax.Array, share: jax.Array) -> tuple[jax.Array, ...]:
@@ -69,23 +69,23 @@ def yes_or_no(folding: Folding, values: dict, theta: Any, draws: np.ndarray, zba
     probability = jax.jit(lambda data, predictor: jnp.exp(log_probability(data, predictor, 1.0)))
     share = np.mean([probability(data, jnp.asarray(zbar @ eta, jnp.float32)) for eta in draws], axis=0)
 
-    def of_output(place: tuple) -> Nearness:
+    def of_output(place: tuple) -> LogScore:
         own = jnp.broadcast_to(share[(slice(None), *place)].reshape(-1, *[1] * len(place)), shape)
 
-        def nearness(predictor: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        def log_score(predictor: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             wide = np.broadcast_to(predictor.reshape(-1, *[1] * len(place)), shape).astype(np.float32)
             near, slope, curve = (np.asarray(part, float)[(slice(None), *place)] for part in parts(data, wide, own))
             return near, slope, np.maximum(-curve, 0.0)
 
-        return nearness
+        return log_score
 
     return [of_output(place) for place in np.ndindex(*shape[1:])]
 
 
 def project(
-    zbar: np.ndarray, mean: np.ndarray, nearness: Nearness, intercept: bool, order: np.ndarray | None = None
+    zbar: np.ndarray, mean: np.ndarray, log_score: LogScore, intercept: bool, order: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The nearest coefficients of 0, 1, ... topics: the order, coefficients [topics + 1, topics], nearness [topics + 1].
+    """The nearest coefficients of 0, 1, ... topics: the order, coefficients [topics + 1, topics], log_score [topics + 1].
 
     Without an ``order`` each step adds the topic that promises the greatest gain (its score statistic). A coefficient starts
     at ``mean``. With an intercept, topics that are not among the first have one number in common in the place of 0.
@@ -97,10 +97,10 @@ def project(
     found, path, near = np.zeros(first), np.zeros((num_topics + 1, num_topics)), np.zeros(num_topics + 1)
     for size in range(num_topics + 1):
         inside = columns[:, : first + size]
-        found = climb(inside, nearness, found)
+        found = newton(inside, log_score, found)
         path[size, chosen] = found[first:]
         path[size] += found[:first].sum()
-        value, slope, curve = nearness(inside @ found)
+        value, slope, curve = log_score(inside @ found)
         near[size] = value.mean()
         if size < num_topics:
             after = int(_promise(zbar, inside, slope, curve, chosen).argmax()) if order is None else int(order[size])
@@ -110,18 +110,18 @@ def project(
     return np.asarray(chosen, int), path, near
 
 
-def climb(columns: np.ndarray, nearness: Nearness, start: np.ndarray) -> np.ndarray:
+def newton(columns: np.ndarray, log_score: LogScore, start: np.ndarray) -> np.ndarray:
     """Newton's method with halved steps."""
     found = start
     for _ in range(MOST_STEPS if len(start) else 0):
-        value, slope, curve = nearness(columns @ found)
+        value, slope, curve = log_score(columns @ found)
         uphill, bend = columns.T @ slope, columns.T @ (curve[:, None] * columns)
         bend[np.diag_indices(len(found))] += SMALL * max(np.diag(bend).mean(), 1e-12)
         step = np.linalg.solve(bend, uphill)
         if uphill @ step < SETTLED * len(columns):
             break
         for _ in range(MOST_HALVINGS):
-            if nearness(columns @ (found + step))[0].sum() >= value.sum():
+            if log_score(columns @ (found + step))[0].sum() >= value.sum():
                 found = found + step
                 break
             step = step / 2

@@ -10,7 +10,7 @@ import numpy as np
 from topiczoo.corpora import Corpus
 
 from ..story.validation import check_draws, check_seed
-from .fold_in import Folding, known_words
+from .fold_in import FoldIn, known_words
 
 if TYPE_CHECKING:
     from ..posterior.fit import Fit
@@ -37,19 +37,19 @@ def token_topics(
     num_chains = next(iter(fit.global_draws(1).values())).shape[0]
     if not 0 <= chain < num_chains:
         raise ValueError(f"chain is {chain!r}; the fit has chains 0 to {num_chains - 1}.")
-    folding = Folding(fit, corpus, chains=[chain])
-    if not folding.reading.has_words:
+    fold = FoldIn(fit, corpus, chains=[chain])
+    if not fold.graph.has_words:
         raise ValueError(f"In the story {fit.story.name!r} words have no topics of their own; use fit.transform.")
 
     known = known_words(fit, corpus)
-    assert folding.corpus.blocks is not None
-    blocks = folding.corpus.blocks
-    small = np.min_scalar_type(folding.reading.num_topics)
+    assert fold.corpus.batches is not None
+    batches = fold.corpus.batches
+    small = np.min_scalar_type(fold.graph.num_topics)
     settings: dict[str, Any] = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn}
-    topics = np.stack([blocks.of_tokens(*part).astype(small) for part in folding.run(_topics, **settings)])
-    return TokenTopics(*known.tokens(), topics, folding.reading.num_topics)
+    topics = np.stack([batches.of_tokens(*part).astype(small) for part in fold.run(_topics, **settings)])
+    return TokenTopics(*known.tokens(), topics, fold.graph.num_topics)
 
 
-def _topics(folding: Folding, burn: int, data: tuple, key: jax.Array, centre: Any, values: dict) -> tuple:
-    z = folding.topics(data[0], key, centre, values, burn)
+def _topics(fold: FoldIn, burn: int, data: tuple, key: jax.Array, centre: Any, values: dict) -> tuple:
+    z = fold.topics(data[0], key, centre, values, burn)
     return z.topics, z.long

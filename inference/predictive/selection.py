@@ -21,9 +21,9 @@ from topiczoo.corpora import Corpus
 
 from ..story.labels import codes_of
 from ..story.validation import check_seed, check_share
-from .fold_in import Folding
+from .fold_in import FoldIn
 from .prediction import LEAST_RESPONSES, Prediction, as_prediction, plug_in, plug_in_topics
-from .projection import Nearness, project, squared, yes_or_no
+from .projection import LogScore, project, squared, yes_or_no
 
 if TYPE_CHECKING:
     from ..posterior.fit import Fit
@@ -114,17 +114,17 @@ class Selection:
 
     def _predictor(self, corpus: Corpus, repeats: int, seed: int) -> Callable[[np.ndarray], dict[str, Prediction]]:
         """A function from coefficients to predictions; documents are folded in and responses compiled once."""
-        folding = Folding(self.fit, corpus, chains=[self.chain])
-        respond, values = plug_in(folding, repeats), folding.means(self.chain)
-        topics = plug_in_topics(folding, values)
-        return lambda coefficients: _predict(folding, respond, topics, {**values, self.site: coefficients}, seed)
+        fold = FoldIn(self.fit, corpus, chains=[self.chain])
+        respond, values = plug_in(fold, repeats), fold.means(self.chain)
+        topics = plug_in_topics(fold, values)
+        return lambda coefficients: _predict(fold, respond, topics, {**values, self.site: coefficients}, seed)
 
 
-def _predict(folding: Folding, respond: Callable, topics: tuple, values: dict, seed: int = 0) -> dict[str, Prediction]:
+def _predict(fold: FoldIn, respond: Callable, topics: tuple, values: dict, seed: int = 0) -> dict[str, Prediction]:
     """Each response at given topics and values, coefficients among them."""
     values = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), values)
     parts = respond(jax.random.key(seed), *topics, values)
-    return {name: as_prediction(name, folding.reading.corpus, [part], folding) for name, part in parts.items()}
+    return {name: as_prediction(name, fold.graph.corpus, [part], fold) for name, part in parts.items()}
 
 
 def error(prediction: Prediction, y: np.ndarray) -> float:
@@ -177,18 +177,16 @@ def select(
         words = f"central {probability:.0%} intervals that exclude 0" if wanted is None else "mean over deviation"
     elif wanted is None:
         words += f", to {ENOUGH:.0%} of what all topics explain"
-    folding = Folding(fit, fit.corpus, chains=[0])
-    topics_of = cache(lambda chain: plug_in_topics(folding, folding.means(chain)))
+    fold = FoldIn(fit, fit.corpus, chains=[0])
+    topics_of = cache(lambda chain: plug_in_topics(fold, fold.means(chain)))
 
     def of_chain(chain: int) -> Selection:
         draws, zbar = fit.draws[site][chain], np.asarray(topics_of(chain)[1], np.float64)
-        near: Sequence[Nearness | None] | None = yes_or_no(
-            folding, folding.means(chain), topics_of(chain)[0], draws, zbar
-        )
+        near: Sequence[LogScore | None] | None = yes_or_no(fold, fold.means(chain), topics_of(chain)[0], draws, zbar)
         outputs = np.moveaxis(draws.reshape(len(draws), num_topics, -1), -1, 0)
         columns = [
-            _Column(zbar, own, nearness, rule, probability, intercept)
-            for own, nearness in zip(outputs, near or [None] * len(outputs), strict=True)
+            _Column(zbar, own, log_score, rule, probability, intercept)
+            for own, log_score in zip(outputs, near or [None] * len(outputs), strict=True)
         ]
         path = np.stack([column.path for column in columns], -1).reshape(num_topics + 1, *draws.shape[1:])
         sizes = [column.size if wanted is None else wanted for column in columns]
@@ -201,11 +199,11 @@ def select(
         return of_chain(chain or 0)
     if isinstance(fit.y, Mapping):
         return of_chain(int(fit.statistics["lp"].mean(1).argmax()) if "lp" in fit.statistics else 0)
-    respond, truth = plug_in(folding, 1), np.asarray(fit.y, float)
+    respond, truth = plug_in(fold, 1), np.asarray(fit.y, float)
 
     def wrong(chosen: Selection) -> float:
-        values = {**folding.means(chosen.chain), site: chosen.coefficients}
-        (found,) = _predict(folding, respond, topics_of(chosen.chain), values).values()
+        values = {**fold.means(chosen.chain), site: chosen.coefficients}
+        (found,) = _predict(fold, respond, topics_of(chosen.chain), values).values()
         return error(found, truth)
 
     return min(map(of_chain, range(num_chains)), key=wrong)
@@ -215,7 +213,7 @@ class _Column:
     """The coefficients of one output: an order of the topics, and projections onto the first of them."""
 
     def __init__(
-        self, zbar: np.ndarray, draws: np.ndarray, nearness: Nearness | None, rule: str, probability: float, intercept: bool
+        self, zbar: np.ndarray, draws: np.ndarray, log_score: LogScore | None, rule: str, probability: float, intercept: bool
     ) -> None:  # fmt: skip
         mean, deviation = draws.mean(0), draws.std(0)
         tails = (1 - probability) / 2
@@ -226,7 +224,7 @@ class _Column:
             order = np.argsort(-np.abs(mean), kind="stable")
         elif rule == "interval":
             order = np.lexsort([-np.abs(mean) / np.maximum(deviation, 1e-12), ~passes])
-        self.order, self.path, near = project(zbar, mean, nearness or squared(zbar @ mean), intercept, order)
+        self.order, self.path, near = project(zbar, mean, log_score or squared(zbar @ mean), intercept, order)
         explained = (near - near[0]) / max(near[-1] - near[0], 1e-30)
         enough = explained >= ENOUGH
         by_projection = int(np.argmax(enough)) if enough.any() else len(mean)

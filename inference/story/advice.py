@@ -10,40 +10,40 @@ import numpy as np
 
 from topiczoo.models.distributions import NormalJeffreys
 
-from .graph import Reading
+from .graph import StoryGraph
 from .tracing import Story
 
 _ASKED = ContextVar("whether an engine is being asked", default=False)  # it then refuses without asking others
 
 
-def unserved(reading: Reading, engines: Sequence[str], why: str, mend: str = "") -> ValueError:
-    """The sentence of one or several engines that cannot serve a story; ``mend`` is what helps without another."""
+def unserved(graph: StoryGraph, engines: Sequence[str], why: str, fix: str = "") -> ValueError:
+    """The sentence of one or several engines that cannot serve a story; ``fix`` is what helps without another."""
     if _ASKED.get():
         return ValueError(why)
-    others = [name for name in engines_that_take(reading) if name not in engines]
+    others = [name for name in engines_that_take(graph) if name not in engines]
     if others:
-        return ValueError(f"{why}; {f'{mend}, or ' if mend else ''}use {_listed(others)}.")
-    discrete = any(site.discrete for site in reading.latent.values())
-    mend = mend or ("sum it out of the story by hand" if discrete else "edit the story")
-    if is_improper(reading) and (others := [n for n in engines_that_take(reading, proper=True) if n not in engines]):
-        return ValueError(f"{why}; {mend}, or give proper priors and use {_listed(others)}.")
-    return ValueError(f"{why}; no engine here serves it otherwise: {mend}.")
+        return ValueError(f"{why}; {f'{fix}, or ' if fix else ''}use {_listed(others)}.")
+    discrete = any(site.discrete for site in graph.latent.values())
+    fix = fix or ("sum it out of the story by hand" if discrete else "edit the story")
+    if is_improper(graph) and (others := [n for n in engines_that_take(graph, proper=True) if n not in engines]):
+        return ValueError(f"{why}; {fix}, or give proper priors and use {_listed(others)}.")
+    return ValueError(f"{why}; no engine here serves it otherwise: {fix}.")
 
 
-def is_improper(reading: Reading) -> bool:
+def is_improper(graph: StoryGraph) -> bool:
     """Whether the prior of a site is improper."""
-    return any(isinstance(site.prior, NormalJeffreys) for site in reading.latent.values())
+    return any(isinstance(site.prior, NormalJeffreys) for site in graph.latent.values())
 
 
-def engines_that_take(reading: Reading, *, proper: bool = False) -> list[str]:
+def engines_that_take(graph: StoryGraph, *, proper: bool = False) -> list[str]:
     """Engines that would serve the story as they are by default; ``proper``: if its priors were proper.
 
-    Each is asked to plan its work on the few documents of the reading, and nothing is run.
+    Each is asked to plan its work on the few documents of the graph, and nothing is run.
     """
-    if reading.known is not None:
+    if graph.known is not None:
         return []  # only vem lets a class be missing in some documents
-    story = Story(reading.story.function, reading.story.arguments)
-    small = Reading(story, reading.few_corpus, jax.tree.map(np.asarray, reading.few_y))
+    story = Story(graph.story.function, graph.story.arguments)
+    small = StoryGraph(story, graph.few_corpus, jax.tree.map(np.asarray, graph.few_y))
     asked, found = _ASKED.set(True), []
     try:
         for name, plan in _plans().items():
@@ -58,7 +58,7 @@ def engines_that_take(reading: Reading, *, proper: bool = False) -> list[str]:
     return found
 
 
-def _plans() -> dict[str, Callable[[Reading], object]]:
+def _plans() -> dict[str, Callable[[StoryGraph], object]]:
     from ..em.engine import form_of
     from ..em.expectations import Settings
     from ..marginal.guides import Guide
@@ -67,9 +67,9 @@ def _plans() -> dict[str, Callable[[Reading], object]]:
 
     return {
         "gibbs": choose_blocks,
-        "nuts": lambda reading: Marginal(reading, nodes=1, average="density"),
-        "svi": lambda reading: (Marginal(reading, nodes=1, average="log"), Guide(reading, "mean_field", 0)),
-        "vem": lambda reading: form_of(reading, Settings(), "parallel"),
+        "nuts": lambda graph: Marginal(graph, nodes=1, average="density"),
+        "svi": lambda graph: (Marginal(graph, nodes=1, average="log"), Guide(graph, "mean_field", 0)),
+        "vem": lambda graph: form_of(graph, Settings(), "parallel"),
     }
 
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 
-from .tracing import Answer, Story, run, total
+from .tracing import Story, ZbarHandler, run, total
 
 TRACED = (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError)
 
@@ -31,7 +31,7 @@ def why_not(error: Exception, story: Story, corpus: Corpus, y: Any, n: int) -> V
         bound.unlabelled = story.unlabelled
         parts = jax.tree.map(jnp.asarray, y)
         try:
-            jax.eval_shape(lambda: total(run(bound, whole, parts, {}, Answer(lambda theta: theta))))
+            jax.eval_shape(lambda: total(run(bound, whole, parts, {}, ZbarHandler(lambda theta: theta))))
         except Exception:
             return False
         return True
@@ -53,7 +53,7 @@ def why_not(error: Exception, story: Story, corpus: Corpus, y: Any, n: int) -> V
                 f"{name} is {_short(value)}, and the story {story.name!r} does not run with it{place} ({said}); give one "
                 f"of another kind, such as {name}={_short(default)}."
             )
-    return ValueError(f"The story {story.name!r} does not run{place} ({said}); mend that line, or what it is given.")
+    return ValueError(f"The story {story.name!r} does not run{place} ({said}); fix that line, or what it is given.")
 
 
 def _place(error: Exception, story: Story) -> str:

@@ -1,4 +1,4 @@
-"""Reading a story: which sites it has, what each depends on, and how it uses zbar.
+"""The graph of a story: which sites it has, what each depends on, and how it uses zbar.
 
 An engine never knows which model it runs. It learns what it needs by running the story on two or three documents:
 with two different numbers of documents to see which axes are documents, and through NumPyro's provenance tracking to
@@ -25,7 +25,7 @@ from topiczoo.models.arguments import BadArgument
 from .faults import why_not
 from .labels import CLASSES, labels_as_codes, warn_of_order
 from .parameters import check_parameters, parameters
-from .tracing import Answer, Story, Values, log_prob, run, unwrapped
+from .tracing import Story, Values, ZbarHandler, base_distribution, log_prob, run
 from .validation import check_corpus, check_covariates, check_response, in_order, refuse_too_large
 
 ZBAR, THETA, BETA, LABEL, PARAMETERS = "~zbar", "~theta", "~beta", "~label", "~parameters"  # names no site can have
@@ -36,14 +36,14 @@ class Site:
     """A latent site of a story."""
 
     name: str
-    fn: Any  # its distribution on the reading's few documents
+    fn: Any  # its distribution on the graph's few documents
     shape: tuple[int, ...]
     document_axis: int | None  # which axis is documents, if one is
 
     @property
     def prior(self) -> Any:
-        """The distribution without the shells NumPyro puts around it."""
-        return unwrapped(self.fn)
+        """The distribution without the wrappers NumPyro puts around it."""
+        return base_distribution(self.fn)
 
     @property
     def discrete(self) -> bool:
@@ -54,7 +54,7 @@ class MissingAbove(ValueError):
     """Responses are missing of which something is drawn."""
 
 
-class Reading:
+class StoryGraph:
     """What an engine knows of a story. ``values`` below are of the latent sites, on the corpus or on a slice of it."""
 
     def __init__(self, story: Story, corpus: Corpus, y: Any = None, *, predicting: bool = False) -> None:
@@ -104,7 +104,7 @@ class Reading:
 
     def _look(self, n: int) -> dict[str, tuple[dict, tuple, tuple]]:
         """Run the story abstractly on n documents: each sample site, its value's shape and its density's shape."""
-        answer, seen = Answer(zbar=lambda theta: theta), {}
+        answer, seen = ZbarHandler(zbar=lambda theta: theta), {}
 
         def look() -> None:
             trace = run(self.story, *self._slices[n], {}, answer)
@@ -149,7 +149,7 @@ class Reading:
             shapes: dict[str, tuple] = {}
 
             def look() -> None:
-                trace = run(story, documents_, self._slices[3][1], {}, Answer(zbar=lambda theta: theta))
+                trace = run(story, documents_, self._slices[3][1], {}, ZbarHandler(zbar=lambda theta: theta))
                 shapes.update({name: jnp.shape(trace[name]["value"]) for name in self.latent})
 
             try:
@@ -173,7 +173,7 @@ class Reading:
         @jax.jit
         def draw(few: Any) -> tuple[dict, dict]:
             few_documents, few_y = few
-            trace = run(self.story, few_documents, few_y, {}, Answer(zbar=lambda theta: theta))
+            trace = run(self.story, few_documents, few_y, {}, ZbarHandler(zbar=lambda theta: theta))
             values = {name: jnp.asarray(trace[name]["value"]) for name in self.latent}
             return values, {name: self._given(trace[name]["fn"], names) for name, names in self.fixed.items()}
 
@@ -194,7 +194,7 @@ class Reading:
 
         def densities(**values: jax.Array) -> dict[str, Any]:
             zbar = values.pop(ZBAR, None)
-            answer = Answer(zbar)
+            answer = ZbarHandler(zbar)
             trace = run(self.story, *self._slices[3], values, answer)
             sites = {name: site for name, site in trace.items() if site["type"] == "sample"}
             out: dict[str, Any] = {name: log_prob(site) for name, site in sites.items()}
@@ -218,7 +218,7 @@ class Reading:
         return read
 
     def _refuse_absent_response(self) -> None:
-        for name in self.below:
+        for name in self.response_sites:
             if name in self.latent and self.children([name]) == {name}:
                 raise ValueError(
                     f"y is missing: nothing is observed at or below the site {name!r} of the story {self.story.name!r}; "
@@ -231,7 +231,7 @@ class Reading:
         leaves, form = jax.tree.flatten(few_y)
 
         def look(**parts: jax.Array) -> dict[str, Any]:
-            y, answer = jax.tree.unflatten(form, parts.values()), Answer(lambda theta: theta)
+            y, answer = jax.tree.unflatten(form, parts.values()), ZbarHandler(lambda theta: theta)
             trace = run(self.story, few_documents, y, self.few_values, answer)
             sites = {name: site for name, site in trace.items() if site["type"] == "sample"}
             values = {f"value of {name}": site["value"] for name, site in sites.items()}
@@ -247,12 +247,12 @@ class Reading:
                 )
 
     @cached_property
-    def below(self) -> tuple[str, ...]:
+    def response_sites(self) -> tuple[str, ...]:
         """Sites whose density reads zbar."""
         return tuple(name for name, read in self.parents.items() if ZBAR in read and name in self.density_axis)
 
     def family(self, name: str) -> type:
-        """The class of a site's distribution, without NumPyro's shells."""
+        """The class of a site's distribution, without NumPyro's wrappers."""
         return self._families[name]
 
     def children(self, sites: Sequence[str]) -> set[str]:
@@ -270,7 +270,9 @@ class Reading:
             for name, value in values.items() if name in self.latent
         }  # fmt: skip
 
-    def document_terms(self, sites: Sequence[str], corpus: Any, y: Any, values: Values, answer: Answer) -> jax.Array:
+    def document_terms(
+        self, sites: Sequence[str], corpus: Any, y: Any, values: Values, answer: ZbarHandler
+    ) -> jax.Array:
         """The log-densities of some sites, summed for each document, [documents]."""
         trace = run(self.story, corpus, y, values, answer)
         total = jnp.zeros(corpus.num_documents)
@@ -287,7 +289,7 @@ class Reading:
 
     def refuse_linked_documents(self) -> None:
         """Topics are drawn for all documents at once: one document's topics must not enter another's terms."""
-        if not self.below:
+        if not self.response_sites:
             return
         corpus, y = self.few_documents, self.few_y
         zbar = jnp.asarray(np.random.default_rng(0).dirichlet(np.ones(self.num_topics), 3), jnp.float32)
@@ -297,7 +299,7 @@ class Reading:
             few = jax.tree.map(lambda leaf: leaf[rows], y)
             values = self.take(self.few_values, rows)
             evaluate = jax.jit(
-                lambda zbar: self.document_terms(self.below, corpus.take(rows), few, values, Answer(zbar))
+                lambda zbar: self.document_terms(self.response_sites, corpus.take(rows), few, values, ZbarHandler(zbar))
             )
             return np.asarray(evaluate(zbar[rows]))
 
@@ -308,13 +310,13 @@ class Reading:
         ):
             raise ValueError(
                 f"The story {self.story.name!r} links documents: another document's topics change a document's terms at "
-                f"{', '.join(map(repr, self.below))}, so topics cannot be drawn for documents side by side; "
+                f"{', '.join(map(repr, self.response_sites))}, so topics cannot be drawn for documents side by side; "
                 "do not centre or rank the predictor within the story."
             )
 
 
 def _family(fn: Any) -> type:
-    return type(unwrapped(fn))
+    return type(base_distribution(fn))
 
 
 def _one_more(value: Any, num_terms: int) -> Any:
@@ -332,11 +334,11 @@ def _changed_axis(small: tuple[int, ...], large: tuple[int, ...]) -> int | None:
 
 def read(
     function: str | Callable, corpus: Corpus, y: Any, arguments: Mapping[str, Any], *, latent_classes: bool = False
-) -> Reading:
+) -> StoryGraph:
     """Check what the user gave and read the story.
 
     ``latent_classes``: a class above the words may be missing for some documents. It is then a latent site, and
-    ``reading.known`` holds what is known of it.
+    ``graph.known`` holds what is known of it.
     """
     from .support import check_support, check_variety, observed, warn_of_scale
 
@@ -347,26 +349,26 @@ def read(
     codes, story.classes = labels_as_codes(y)
     codes = check_response(story, corpus, codes)
     try:
-        reading = Reading(story, corpus, codes)
+        graph = StoryGraph(story, corpus, codes)
     except MissingAbove:
         if not latent_classes or isinstance(codes, dict) or codes.ndim > 1:
             raise
         rows = np.flatnonzero(~np.isnan(codes))
         read(function, corpus[rows], codes[rows], arguments)  # what is known is checked like any other response
-        reading = Reading(story, corpus)
-        if reading.has_words and not reading.parents.get(LABEL):
+        graph = StoryGraph(story, corpus)
+        if graph.has_words and not graph.parents.get(LABEL):
             raise
-        reading.known = codes
-        return reading
+        graph.known = codes
+        return graph
     if story.classes is not None:
-        families = [reading.family(name) for name in reading.observed]
+        families = [graph.family(name) for name in graph.observed]
         if any(issubclass(family, dist.OrderedLogistic) for family in families):
             warn_of_order(y, story.classes)
         elif not any(issubclass(family, CLASSES) for family in families):
             story.classes = None
-            reading = Reading(story, corpus, check_response(story, corpus, y))
-    seen = observed(reading)
-    check_support(reading, seen)
-    check_variety(reading, seen)
-    warn_of_scale(reading, seen)
-    return reading
+            graph = StoryGraph(story, corpus, check_response(story, corpus, y))
+    seen = observed(graph)
+    check_support(graph, seen)
+    check_variety(graph, seen)
+    warn_of_scale(graph, seen)
+    return graph

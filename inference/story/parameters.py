@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 from numpyro.distributions import constraints
 
-from .tracing import Answer, Story, run, unwrapped
+from .tracing import Story, ZbarHandler, base_distribution, run
 
 if TYPE_CHECKING:
-    from .graph import Reading
+    from .graph import StoryGraph
 
 ROUNDING = 1e-3  # by which shares may miss 1
 WANTED = {
@@ -31,7 +31,7 @@ WANTED = {
 
 def parameters(fn: Any) -> dict[str, tuple[Any, Any]]:
     """What a distribution was given, by name: the value and the constraint on it."""
-    fn = unwrapped(fn)
+    fn = base_distribution(fn)
     found: dict[str, tuple[Any, Any]] = {}
     for part in ("base_dist", "mixing_distribution", "component_distribution"):
         if hasattr(fn, part):
@@ -42,16 +42,16 @@ def parameters(fn: Any) -> dict[str, tuple[Any, Any]]:
     return found | {n: (getattr(fn, n), what) for n, what in given.items() if not constraints.is_dependent(what)}
 
 
-def check_parameters(reading: Reading) -> None:
+def check_parameters(graph: StoryGraph) -> None:
     """Refuse a fixed parameter outside of its constraint, by the name of the argument that holds it where one does."""
-    for site, values in reading.fixed_values.items():
+    for site, values in graph.fixed_values.items():
         for parameter, value in values.items():
-            constraint = reading.fixed[site][parameter]
+            constraint = graph.fixed[site][parameter]
             bad = _outside(np.asarray(value), constraint)
-            if reading.story.unlabelled:
+            if graph.story.unlabelled:
                 bad = bad[~np.isnan(bad)]  # made of a response that is missing
             if bad.size:
-                _refuse(reading, site, parameter, bad, constraint)
+                _refuse(graph, site, parameter, bad, constraint)
 
 
 def _outside(value: np.ndarray, constraint: Any) -> np.ndarray:
@@ -68,12 +68,12 @@ def _outside(value: np.ndarray, constraint: Any) -> np.ndarray:
     return value[~inside] if inside.shape == value.shape else value.ravel()[: 0 if inside.all() else None]
 
 
-def _refuse(reading: Reading, site: str, parameter: str, bad: np.ndarray, constraint: Any) -> NoReturn:
-    story, family = reading.story, reading.family(site).__name__
+def _refuse(graph: StoryGraph, site: str, parameter: str, bad: np.ndarray, constraint: Any) -> NoReturn:
+    story, family = graph.story, graph.family(site).__name__
     wanted = WANTED.get(type(getattr(constraint, "base_constraint", constraint)), f"one that is {constraint!r}")
     for name, value in {**story.arguments, **story.defaults, **story.arguments}.items():
         places = _holds(value, bad[0])
-        if places is None or not _answers(reading, site, parameter, name):
+        if places is None or not _answers(graph, site, parameter, name):
             continue
         what = f"is {bad[0]:g}" if places == () else f"has {bad[0]:g} at place {', '.join(map(str, places))}"
         raise ValueError(
@@ -94,12 +94,12 @@ def _holds(argument: Any, number: Any) -> tuple[int, ...] | None:
     return tuple(np.argwhere(same)[0].tolist()) if not isinstance(argument, bool) and same.any() else None
 
 
-def _answers(reading: Reading, site: str, parameter: str, argument: str) -> bool:
+def _answers(graph: StoryGraph, site: str, parameter: str, argument: str) -> bool:
     """Whether the parameter would do with another number there: two arguments may hold the same one."""
-    given = {**reading.story.defaults, **reading.story.arguments}[argument]
-    changed = Story(reading.story.function, {**reading.story.arguments, argument: np.ones(np.shape(given))[()]})
+    given = {**graph.story.defaults, **graph.story.arguments}[argument]
+    changed = Story(graph.story.function, {**graph.story.arguments, argument: np.ones(np.shape(given))[()]})
     try:
-        trace = run(changed, reading.few_documents, reading.few_y, {}, Answer(lambda theta: theta))
+        trace = run(changed, graph.few_documents, graph.few_y, {}, ZbarHandler(lambda theta: theta))
     except Exception:
         return False  # a number of topics, say: it is no whole number now
     value, constraint = parameters(trace[site]["fn"])[parameter]

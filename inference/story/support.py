@@ -14,7 +14,7 @@ from numpyro.distributions import constraints
 from topiczoo.corpora.layouts import documents
 
 if TYPE_CHECKING:
-    from .graph import Reading
+    from .graph import StoryGraph
 
 INTERVAL = type(constraints.integer_interval(0, 1))
 TAKES = {
@@ -44,13 +44,13 @@ class Observed(NamedTuple):
     discrete: bool
 
 
-def observed(reading: Reading) -> dict[str, Observed]:
+def observed(graph: StoryGraph) -> dict[str, Observed]:
     """What each observed site that has an axis of documents sees of y."""
-    from .tracing import Answer, run
+    from .tracing import ZbarHandler, run
 
-    if reading.y is None:
+    if graph.y is None:
         return {}
-    story, num_documents = reading.story, len(reading.corpus)
+    story, num_documents = graph.story, len(graph.corpus)
     supports: dict[str, Any] = {}
 
     def by_document(array: jax.Array, axis: int) -> jax.Array:
@@ -59,10 +59,12 @@ def observed(reading: Reading) -> dict[str, Observed]:
     @jax.jit
     def look(corpus: Any, y: Any) -> dict[str, Any]:
         # the bare function: NaN is not masked and nothing is rounded yet
-        trace = run(lambda *data: story.function(*data, **story.arguments), corpus, y, {}, Answer(lambda theta: theta))
+        trace = run(
+            lambda *data: story.function(*data, **story.arguments), corpus, y, {}, ZbarHandler(lambda theta: theta)
+        )
         seen = {}
-        for name in reading.observed:
-            fn, value, axis = trace[name]["fn"], trace[name]["value"], reading.density_axis[name]
+        for name in graph.observed:
+            fn, value, axis = trace[name]["fn"], trace[name]["value"], graph.density_axis[name]
             if axis is None or isinstance(value, tuple):
                 continue
             if jnp.broadcast_shapes(jnp.shape(value), fn.shape()) != fn.shape():
@@ -83,42 +85,42 @@ def observed(reading: Reading) -> dict[str, Observed]:
         return seen
 
     seen = jax.tree.map(
-        np.asarray, look(documents(reading.corpus, pairs=not reading.has_words), jax.tree.map(jnp.asarray, reading.y))
+        np.asarray, look(documents(graph.corpus, pairs=not graph.has_words), jax.tree.map(jnp.asarray, graph.y))
     )
     return {name: Observed(*arrays, **supports[name]) for name, arrays in seen.items()}
 
 
-def check_support(reading: Reading, seen: dict[str, Observed]) -> None:
+def check_support(graph: StoryGraph, seen: dict[str, Observed]) -> None:
     """Every observed value must be possible under its site's distribution."""
     for name, site in seen.items():
         if site.possible.all():
             continue
-        row, family = int(np.argmin(site.possible)), reading.family(name)
-        given = [_shown(reading, leaf[row]) or str(leaf[row].tolist()) for leaf in jax.tree.leaves(reading.y)]
+        row, family = int(np.argmin(site.possible)), graph.family(name)
+        given = [_shown(graph, leaf[row]) or str(leaf[row].tolist()) for leaf in jax.tree.leaves(graph.y)]
         raise ValueError(
-            f"y of document {str(reading.corpus.names[row])!r} is {', '.join(given)}, outside the support of the site "
-            f"{name!r} ({family.__name__}); {_mends(reading, name, site, row)}, or change the site's distribution."
+            f"y of document {str(graph.corpus.names[row])!r} is {', '.join(given)}, outside the support of the site "
+            f"{name!r} ({family.__name__}); {_fixes(graph, name, site, row)}, or change the site's distribution."
         )
 
 
-def _mends(reading: Reading, name: str, site: Observed, row: int) -> str:
+def _fixes(graph: StoryGraph, name: str, site: Observed, row: int) -> str:
     if site.support not in TAKES:
         return "transform y"
     largest = 1 if site.largest is None else int(site.largest[row])
-    mend = f"give {TAKES[site.support].format(largest=largest)}"
-    if reading.story.classes is not None:
-        mend = f"give {largest + 1} labels"
+    fix = f"give {TAKES[site.support].format(largest=largest)}"
+    if graph.story.classes is not None:
+        fix = f"give {largest + 1} labels"
     most = np.nanmax(site.value)
-    argument, room = next((ROOM[family] for family in reading.family(name).__mro__ if family in ROOM), ("", ""))
-    if argument in reading.story.defaults and most > largest and most % 1 == 0:
-        mend += f", set {room.format(most, most + 1)}"
-    return mend
+    argument, room = next((ROOM[family] for family in graph.family(name).__mro__ if family in ROOM), ("", ""))
+    if argument in graph.story.defaults and most > largest and most % 1 == 0:
+        fix += f", set {room.format(most, most + 1)}"
+    return fix
 
 
-def check_variety(reading: Reading, seen: dict[str, Observed]) -> None:
+def check_variety(graph: StoryGraph, seen: dict[str, Observed]) -> None:
     """There must be something to learn: responses that vary, and ordered classes without gaps."""
     for site_name, site in seen.items():
-        name = f"y[{site_name!r}]" if isinstance(reading.y, dict) else "y"
+        name = f"y[{site_name!r}]" if isinstance(graph.y, dict) else "y"
         parts = {name: site.value}
         if site.value.ndim > 1 and not site.discrete:  # each number has a spread of its own to learn
             columns = site.value.reshape(len(site.value), -1).T
@@ -126,15 +128,15 @@ def check_variety(reading: Reading, seen: dict[str, Observed]) -> None:
         for part, values in parts.items():
             labelled = values[~np.isnan(values)]
             if labelled.size > 1 and np.ptp(labelled) == 0:
-                shown = _shown(reading, labelled[0]) or f"{labelled[0]:g}"
+                shown = _shown(graph, labelled[0]) or f"{labelled[0]:g}"
                 raise ValueError(
                     f"{part} is constant ({shown}); there is nothing to learn from it: give one that varies."
                 )
-        if issubclass(reading.family(site_name), dist.OrderedLogistic):
-            _check_gaps(reading, name, np.unique(site.value[~np.isnan(site.value)]))
+        if issubclass(graph.family(site_name), dist.OrderedLogistic):
+            _check_gaps(graph, name, np.unique(site.value[~np.isnan(site.value)]))
 
 
-def warn_of_scale(reading: Reading, seen: dict[str, Observed]) -> None:
+def warn_of_scale(graph: StoryGraph, seen: dict[str, Observed]) -> None:
     """Say so where a real-valued response lies far from all that the story's priors expect of it.
 
     One in about standard units is taken as it is: drawing from the priors is half a second of compiling.
@@ -145,7 +147,7 @@ def warn_of_scale(reading: Reading, seen: dict[str, Observed]) -> None:
     if not given:
         return
     try:
-        expected = _prior_responses(reading, list(given))
+        expected = _prior_responses(graph, list(given))
     except Exception:
         return  # a story that does not run without y, or whose priors cannot be drawn from, expects nothing
     for name, (low, middle, high) in given.items():
@@ -155,51 +157,51 @@ def warn_of_scale(reading: Reading, seen: dict[str, Observed]) -> None:
         if not far.any():
             continue
         column, axis = int(np.argmax(far)), "0" if seen[name].value.ndim > 1 else ""
-        y = f"y[{name!r}]" if isinstance(reading.y, dict) else "y"
+        y = f"y[{name!r}]" if isinstance(graph.y, dict) else "y"
         centred, scale = f"{y} - {y}.mean({axis})", f"{y}.std({axis})"
         if np.isnan(parts[name]).any():
             gaps = f"{y}, {axis}" if axis else y
             centred, scale = f"{y} - np.nanmean({gaps})", f"np.nanstd({gaps})"
         warnings.warn(
             f"{y} is {middle[column]:.4g}, give or take {spread[column]:.2g}, where the priors of the story "
-            f"{reading.story.name!r} expect {centre:.1g}, give or take {(upper - lower) / 2:.1g}; standardise it: "
+            f"{graph.story.name!r} expect {centre:.1g}, give or take {(upper - lower) / 2:.1g}; standardise it: "
             f"{y} = ({centred}) / {scale}.",
             stacklevel=4,
         )
 
 
-def _prior_responses(reading: Reading, names: list[str], number: int = 100) -> dict[str, np.ndarray]:
+def _prior_responses(graph: StoryGraph, names: list[str], number: int = 100) -> dict[str, np.ndarray]:
     """Responses of the few documents at draws from the priors."""
-    from .tracing import Answer, run, unwrapped
+    from .tracing import ZbarHandler, base_distribution, run
 
     def corner(site: dict) -> jax.Array | None:
         """A Dirichlet's draw is one of its corners: gammas are dear to compile, and responses spread the more."""
         fn = site["fn"]
-        if not isinstance(unwrapped(fn), dist.Dirichlet):
+        if not isinstance(base_distribution(fn), dist.Dirichlet):
             return None
         chosen = jax.random.categorical(site["kwargs"]["rng_key"], jnp.log(jnp.broadcast_to(fn.mean, fn.shape())))
         return jax.nn.one_hot(chosen, fn.shape()[-1])
 
     def one(key: jax.Array) -> dict[str, jax.Array]:
-        answer = Answer(lambda theta: theta)
-        trace = run(reading.story, reading.few_documents, None, {}, answer, key=key, prior=corner)
+        answer = ZbarHandler(lambda theta: theta)
+        trace = run(graph.story, graph.few_documents, None, {}, answer, key=key, prior=corner)
         return {name: trace[name]["value"] for name in names}
 
     keys = jax.random.split(jax.random.key(0), number)
     return jax.tree.map(np.asarray, jax.jit(lambda keys: jax.lax.map(one, keys))(keys))
 
 
-def _check_gaps(reading: Reading, name: str, present: np.ndarray) -> None:
+def _check_gaps(graph: StoryGraph, name: str, present: np.ndarray) -> None:
     absent = np.setdiff1d(np.arange(present[-1]), present)
     if absent.size:
-        gap, last = (_shown(reading, value) or f"{value:g}" for value in (absent[0], present[-1]))
+        gap, last = (_shown(graph, value) or f"{value:g}" for value in (absent[0], present[-1]))
         raise ValueError(
             f"{name} has the ordered class {last} but no document of class {gap}; "
-            + ("number the classes without gaps." if reading.story.classes is None else "leave its category out.")
+            + ("number the classes without gaps." if graph.story.classes is None else "leave its category out.")
         )
 
 
-def _shown(reading: Reading, value: np.ndarray) -> str:
+def _shown(graph: StoryGraph, value: np.ndarray) -> str:
     """The label of a code, empty where y came as numbers."""
-    classes = reading.story.classes
+    classes = graph.story.classes
     return "" if classes is None or np.isnan(value) else repr(classes[int(value)].item())

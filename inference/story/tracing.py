@@ -116,7 +116,7 @@ class _Unlabelled(Messenger):
         msg["value"] = value
 
 
-class Answer(Messenger):
+class ZbarHandler(Messenger):
     """Answers ``draw_words`` with a zbar that is given, and remembers what the story asked of it.
 
     Parameters
@@ -197,8 +197,8 @@ def total(trace: Mapping[str, dict], names: Sequence[str] | None = None) -> jax.
     return jnp.sum(jnp.stack([jnp.zeros(()), *(log_prob(site).sum() for site in sites)]))
 
 
-def unwrapped(fn: Any) -> Any:
-    """A distribution without the shells that plates, events and masks put around it."""
+def base_distribution(fn: Any) -> Any:
+    """A distribution without the wrappers that plates, events and masks put around it."""
     while isinstance(fn, dist.ExpandedDistribution | dist.Independent | dist.MaskedDistribution):
         fn = fn.base_dist
     return fn

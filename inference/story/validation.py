@@ -1,4 +1,4 @@
-"""What engines refuse at the door, each with one sentence that names the argument, the value and the mend."""
+"""What engines refuse at the door, each with one sentence that names the argument, the value and the fix."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from topiczoo.corpora.corpus import long_document
 from topiczoo.models.distributions import NormalJeffreys
 
 if TYPE_CHECKING:
-    from .graph import Reading
+    from .graph import StoryGraph
     from .tracing import Story
 
-MENDS = {  # of what could be taken for numbers, by NumPy's kind of dtype
+FIXES = {  # of what could be taken for numbers, by NumPy's kind of dtype
     "M": "dates; give numbers, e.g. days since the first",
     "m": "durations; give numbers, e.g. days",
     "c": "complex numbers; give real ones, e.g. their real parts",
@@ -106,8 +106,8 @@ def _named(y: Any) -> dict[str, Any]:
 def _numbers(name: str, y: Any, corpus: Corpus) -> np.ndarray:
     table = pd.DataFrame(y) if np.ndim(y) == 2 else pd.Series(y)
     for dtype in table.dtypes if np.ndim(y) == 2 else [table.dtype]:
-        if dtype.kind in MENDS:
-            raise ValueError(f"{name} holds {MENDS[dtype.kind]}.")
+        if dtype.kind in FIXES:
+            raise ValueError(f"{name} holds {FIXES[dtype.kind]}.")
     try:
         values = table.to_numpy(float, na_value=np.nan)
     except (TypeError, ValueError) as error:
@@ -124,34 +124,34 @@ def _numbers(name: str, y: Any, corpus: Corpus) -> np.ndarray:
     return values.astype(np.float32)
 
 
-def refuse_improper(reading: Reading, engine: str) -> None:
+def refuse_improper(graph: StoryGraph, engine: str) -> None:
     """What draws from the posterior needs one: there is none under an improper prior that is infinite at 0."""
     from .advice import unserved
 
-    for name, site in reading.latent.items():
+    for name, site in graph.latent.items():
         if isinstance(site.prior, NormalJeffreys):
             raise unserved(
-                reading,
+                graph,
                 [engine],
-                f"{engine} cannot serve the site {name!r} of the story {reading.story.name!r}: the posterior is improper "
+                f"{engine} cannot serve the site {name!r} of the story {graph.story.name!r}: the posterior is improper "
                 "under its prior NormalJeffreys",
                 "give it a proper one, e.g. Laplace",
             )
 
 
-def refuse_too_large(reading: Reading) -> None:
+def refuse_too_large(graph: StoryGraph) -> None:
     """No site may take more than half of the memory, before any is asked for."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else np.inf
-    for name, site in reading.latent.items():
+    for name, site in graph.latent.items():
         shape = list(site.shape)
         if site.document_axis is not None:
-            shape[site.document_axis] = len(reading.corpus)
+            shape[site.document_axis] = len(graph.corpus)
         size = 4 * math.prod(shape)
         if size <= MOST_MEMORY * memory:
             continue
-        whole = [what for what, value in reading.story.arguments.items() if isinstance(value, int) and value in shape]
+        whole = [what for what, value in graph.story.arguments.items() if isinstance(value, int) and value in shape]
         raise ValueError(
-            f"The site {name!r} of the story {reading.story.name!r} has the shape {tuple(shape)}, {size / 2**30:,.1f} GiB, "
+            f"The site {name!r} of the story {graph.story.name!r} has the shape {tuple(shape)}, {size / 2**30:,.1f} GiB, "
             f"and this machine has {memory / 2**30:,.1f} GiB of memory; give a smaller {(whole or ['model'])[0]}."
         )
 
