@@ -31,8 +31,8 @@ with tempfile.TemporaryDirectory() as folder:
     diagnostics.report(fit, page)
     text = page.read_text()
     for asset in (
-        *(checkout / "diagnostics" / "assets").glob("*.css"),
-        *(checkout / "diagnostics" / "assets").glob("*.js"),
+        *(checkout / "diagnostics" / "reporting" / "assets").glob("*.css"),
+        *(checkout / "diagnostics" / "reporting" / "assets").glob("*.js"),
     ):
         line = max(asset.read_text().splitlines(), key=len).strip()
         assert line in text, f"the report lacks what {asset.name} holds"

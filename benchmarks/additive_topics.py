@@ -104,8 +104,8 @@ def fitted_gamma(counts):
 
 
 def part(method, folder, topics, seed):
-    from topiczoo.diagnostics.evidence import chib, left_to_right
-    from topiczoo.diagnostics.held_out import HeldOut
+    from topiczoo.diagnostics.scoring.evidence import chib, left_to_right
+    from topiczoo.diagnostics.scoring.held_out import HeldOut
 
     train, test = load(folder, seed)
     began = time.perf_counter()

@@ -44,8 +44,8 @@ def load(folder):
 
 def score(beta, alpha, test):
     """Perplexity and its error by both estimators."""
-    from topiczoo.diagnostics.evidence import chib, left_to_right
-    from topiczoo.diagnostics.held_out import HeldOut
+    from topiczoo.diagnostics.scoring.evidence import chib, left_to_right
+    from topiczoo.diagnostics.scoring.held_out import HeldOut
 
     out = {}
     for method, settings in ((left_to_right, LEFT_TO_RIGHT), (chib, CHIB)):
@@ -57,7 +57,7 @@ def score(beta, alpha, test):
 
 def part_topiczoo(train, test, topics, sweeps):
     from topiczoo import inference, models
-    from topiczoo.diagnostics.held_out import perplexity
+    from topiczoo.diagnostics.scoring.held_out import perplexity
 
     began = time.perf_counter()
     fit = inference.gibbs(

@@ -49,7 +49,7 @@ def lda_svr(fit, corpus, y, kept, left, weight):
 
     from topiczoo.inference.em.support_vectors import TUBE, n_slack
     from topiczoo.inference.predictive.fold_in import FoldIn
-    from topiczoo.inference.predictive.prediction import plug_in_topics
+    from topiczoo.inference.predictive.predicting import plug_in_topics
 
     def topics(at):
         fold = FoldIn(fit, corpus[at])

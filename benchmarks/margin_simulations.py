@@ -85,7 +85,7 @@ def part(setting, length, seed):
     """Accuracy of every method."""
     from topiczoo import corpora, inference, models
     from topiczoo.inference.predictive.fold_in import FoldIn
-    from topiczoo.inference.predictive.prediction import plug_in_topics
+    from topiczoo.inference.predictive.predicting import plug_in_topics
 
     counts, y, truth = simulate(setting, length, seed)
     topics = len(truth[0])

@@ -143,7 +143,7 @@ def supervised(method, corpus, label, classes, train, test, topics, settings, se
 def spread_of(fit, corpus):
     """Mean entropy of E[theta] of documents, given their words."""
     from topiczoo.inference.predictive.fold_in import FoldIn
-    from topiczoo.inference.predictive.prediction import plug_in_topics
+    from topiczoo.inference.predictive.predicting import plug_in_topics
 
     fold = FoldIn(fit, corpus)
     theta = np.asarray(plug_in_topics(fold, fold.means(0))[0], float)
@@ -153,7 +153,7 @@ def spread_of(fit, corpus):
 def lda_svm(corpus, label, classes, train, test, topics, settings, seed):
     from topiczoo import inference, models
     from topiczoo.inference.predictive.fold_in import FoldIn
-    from topiczoo.inference.predictive.prediction import plug_in_topics
+    from topiczoo.inference.predictive.predicting import plug_in_topics
 
     weight, alpha, gamma = settings
     story = {"num_topics": topics, "alpha": of_a_topic(alpha, classes, topics), "gamma": gamma}

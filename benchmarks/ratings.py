@@ -46,7 +46,7 @@ def likelihood(fit, corpus):
     """log p(w) a word of held-out documents at the mean topics of a chain, by Chib's method (on a CPU: it is serial)."""
     import jax
 
-    from topiczoo.diagnostics.evidence import chib
+    from topiczoo.diagnostics.scoring.evidence import chib
 
     with jax.default_device(jax.devices("cpu")[0]):
         found = chib(fit.means["beta"][0], 0.1, corpus, num_sweeps=10, num_burn=20, repeats=1)

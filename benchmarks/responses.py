@@ -34,7 +34,7 @@ def part_vem(folder):
     from topiczoo.inference.em.expectations_general import GlmWords
     from topiczoo.inference.em.expectations_normal import NormalWords
     from topiczoo.inference.em.expectations_words import Words
-    from topiczoo.inference.story.graph import read
+    from topiczoo.inference.story.reading import read
 
     counts, vocabulary, rating = load(folder)
     corpus = corpora.Corpus.from_counts(counts, vocabulary)
@@ -78,7 +78,8 @@ def part_prediction(folder):
     """10,000 documents of 300 words from a story with 50 topics; a fit of two chains at the truth."""
     from topiczoo import corpora, models
     from topiczoo.inference import Fit
-    from topiczoo.inference.story.graph import StoryGraph
+    from topiczoo.inference.story.bound import bind
+    from topiczoo.inference.story.response import Response
     from topiczoo.inference.story.tracing import Story
 
     rng = np.random.default_rng(0)
@@ -94,13 +95,13 @@ def part_prediction(folder):
     counts = sparse.csr_array((np.ones(z.size, int), (document, words.ravel())), shape=(num_documents, num_terms))
     corpus = corpora.Corpus.from_counts(counts)
     story = Story(models.slda, {"num_topics": num_topics})
-    StoryGraph(story, corpus[:10], np.arange(10.0, dtype=np.float32))
     eta = rng.normal(size=num_topics).astype(np.float32)
     draws = {
         "beta": np.broadcast_to(beta, (2, 100, *beta.shape)), "eta": np.broadcast_to(eta, (2, 100, num_topics)),
         "sigma": np.full((2, 100), 0.5, np.float32),
     }  # fmt: skip
-    fit = Fit(story, corpus[:10], draws, engine="gibbs", y=np.arange(10.0))
+    graph = bind(story, corpus[:10], Response({"y": np.arange(10.0, dtype=np.float32)}))
+    fit = Fit.of(graph, draws, engine="gibbs")
     began = time.perf_counter()
     prediction = fit.predict(corpus)
     seconds = time.perf_counter() - began

@@ -74,7 +74,7 @@ def fit_supervised(method, corpus, y, task, topics, prior, seed, sweeps):
 def mean_topics(fit, corpora):
     """E[zbar] of each corpus at each chain's means, without a look at responses."""
     from topiczoo.inference.predictive.fold_in import FoldIn
-    from topiczoo.inference.predictive.prediction import plug_in_topics
+    from topiczoo.inference.predictive.predicting import plug_in_topics
 
     folds = [FoldIn(fit, corpus, chains=[0]) for corpus in corpora]
     for chain in range(CHAINS):

@@ -84,7 +84,7 @@ def part_topiczoo_speed(folder, sweeps):
     from topiczoo.inference.mcmc import chains
     from topiczoo.inference.mcmc import engine as gibbs_engine
     from topiczoo.inference.mcmc.split import SplitGibbs
-    from topiczoo.inference.story.graph import read
+    from topiczoo.inference.story.reading import read
 
     counts, vocabulary, rating = load(folder)
     corpus = corpora.Corpus.from_counts(counts, vocabulary)

@@ -29,7 +29,7 @@ from .checks import (
 )
 
 if TYPE_CHECKING:
-    from .layouts import Pairs
+    from .pairs import Pairs
 
 LONG = 0.1  # of all words in one document: it decides the topics
 FEWEST = 20  # documents: among fewer, such a share is nothing strange
@@ -264,9 +264,9 @@ class Corpus:
     @property
     def pairs(self) -> Pairs:
         """The distinct (document, term) pairs with their counts, as stories read them."""
-        from .layouts import distinct_pairs
+        from .pairs import distinct_pairs  # JAX takes a while to import, and who reads files need not wait for it
 
-        return distinct_pairs(self)
+        return distinct_pairs(self.counts)
 
     def __len__(self) -> int:
         return self.num_documents

@@ -14,29 +14,13 @@ import numpy as np
 import pandas as pd
 
 from .corpus import Corpus
+from .pairs import Pairs, distinct_pairs
 
 WIDTH = 64  # documents of a batch: 64 x 50 topics of float32 stay in a core's first cache
 SHARDS = 8  # parts of a corpus that threads share out: so many on any machine, so that results are the same on all
 LEAST_SHARED = 50_000  # positions: fewer are not worth the threads
 LONG, LONGER = 4096, 8  # tokens of a document that is laid out alone, and how many times those of nearly all others
 WIDTH_OF_ACCELERATORS = 4096  # they would rather have many documents side by side than few steps
-
-
-class Pairs(NamedTuple):
-    """The distinct (document, term) pairs of a corpus, document by document."""
-
-    document: jax.Array  # [P]
-    term: jax.Array  # [P]
-    count: jax.Array  # type: ignore[assignment]  # [P] float32; hides tuple.count
-
-    # To NumPyro, which checks values against plates, the whole is one value outside all plates.
-    @property
-    def ndim(self) -> int:
-        return 0
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return ()
 
 
 class LongDocuments(NamedTuple):
@@ -135,7 +119,7 @@ def documents(corpus: Corpus, *, pairs: bool = False, tokens: bool = False, batc
     """The numbers of a corpus as a pytree, with the layouts asked for."""
     layout: dict[str, Any] = {}
     if pairs:
-        layout["pairs"] = distinct_pairs(corpus)
+        layout["pairs"] = distinct_pairs(corpus.counts)
     if tokens:
         layout["token_document"], layout["token_term"] = map(jnp.asarray, corpus.tokens())
     if batches:
@@ -157,17 +141,6 @@ def _numeric(frame: pd.DataFrame) -> dict[str, jax.Array]:
         elif pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
             columns[str(name)] = jnp.asarray(column.to_numpy())
     return columns
-
-
-def distinct_pairs(corpus: Corpus) -> Pairs:
-    """One entry for each term of each document, with its count."""
-    counts = corpus.counts
-    document = np.repeat(np.arange(corpus.num_documents, dtype=np.int32), np.diff(counts.indptr))
-    return Pairs(
-        jnp.asarray(document),
-        jnp.asarray(counts.indices.astype(np.int32)),
-        jnp.asarray(counts.data.astype(np.float32)),
-    )
 
 
 def token_batches(corpus: Corpus, shards: int | None = None, *, long: bool = False) -> PaddedBatches:

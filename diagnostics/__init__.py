@@ -3,18 +3,18 @@
 if not __name__.startswith("topiczoo."):
     raise ImportError(f"Import topiczoo.{__name__}; plain {__name__} would be a second copy of it.")
 
-from .alignment import Alignment, align
-from .calibration import Calibration, calibrate, geweke
-from .class_topics import ClassTopics, class_topics
-from .diagnosis import Diagnosis, diagnose
-from .held_out import HeldOut, perplexity
-from .invariants import invariants
-from .pointwise import with_log_likelihood
-from .predictive_scores import scores
-from .reporting import report
-from .response_checks import check_response
-from .topic_quality import coherence, diversity, entropy
-from .word_checks import WordCheck, check_words
+from .checks.calibration import Calibration, calibrate, geweke
+from .checks.invariants import invariants
+from .checks.response_checks import check_response
+from .checks.word_checks import WordCheck, check_words
+from .convergence.alignment import Alignment, align
+from .convergence.diagnosis import Diagnosis, diagnose
+from .reporting.class_topics import ClassTopics, class_topics
+from .reporting.report import report
+from .scoring.held_out import HeldOut, perplexity
+from .scoring.pointwise import with_log_likelihood
+from .scoring.predictive_scores import scores
+from .scoring.topic_quality import coherence, diversity, entropy
 
 __all__ = [
     "Alignment", "Calibration", "ClassTopics", "Diagnosis", "HeldOut", "WordCheck", "align", "calibrate", "check_response",

@@ -9,17 +9,11 @@ import jax
 if getattr(jax.config, "jax_default_matmul_precision", None) is None:
     jax.config.update("jax_default_matmul_precision", "float32")
 
-from .em.engine import vem
-from .marginal.nuts_engine import nuts
-from .marginal.svi_engine import svi
-from .mcmc.engine import gibbs
-from .mcmc.ratio_tests import check
-from .posterior.fit import Fit
-from .posterior.store import load
+from .api import check, gibbs, load, nuts, svi, vem
+from .fit import Fit
 from .predictive.cross_validation import cross_predict, grid_search
-from .predictive.evidence import label_evidence, word_weights
+from .predictive.evidence import label_evidence, token_topics, word_weights
 from .predictive.pointwise import log_likelihood
-from .predictive.redrawn import token_topics
 from .simulation import Trials
 
 __all__ = [

@@ -24,6 +24,7 @@ from scipy import sparse
 
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Documents, Pairs, documents
+from topiczoo.models.catalogue import as_story
 from topiczoo.models.vocabulary import BagOfWords
 
 from .marginal.guides import Guide
@@ -33,7 +34,8 @@ from .marginal.svi_engine import NODES as SVI_NODES
 from .marginal.svi_engine import learning_rates
 from .mcmc.engine import choose_blocks
 from .story.assignments import count
-from .story.graph import StoryGraph
+from .story.bound import BoundGraph, bind
+from .story.response import Response
 from .story.tracing import Story, run, traced
 
 ENGINES = ("gibbs", "nuts", "svi")
@@ -70,19 +72,18 @@ class Trials:
     ) -> None:  # fmt: skip
         if engine not in ENGINES:
             raise ValueError(f"engine is {engine!r}; give one of {', '.join(map(repr, ENGINES))}.")
-        self.story, self.engine = Story(story, arguments), engine
-        self.story.unlabelled = False
+        self.story, self.engine = Story(as_story(story), arguments, masked=False), engine
         self.lengths, self.num_terms = corpus.lengths, corpus.num_terms
         self.num_tokens = int(self.lengths.sum())
         self.document = np.repeat(np.arange(len(corpus)), self.lengths).astype(np.int32)
         self.layout = documents(corpus, batches=True)
         assert self.layout.batches is not None
-        self.places = self.layout.batches.positions()
+        self.positions = self.layout.batches.positions()
         self.responses = self._find_responses(corpus)
         first = jax.jit(self.simulate)(jax.random.key(0))
         y = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), first.y)
-        self.graph = StoryGraph(self.story, self.corpus(first.terms, corpus), y)
-        self.dims = self.story.dims
+        parts = {"y": y} if isinstance(y, np.ndarray) else y or {}
+        self.graph = bind(self.story, self.corpus(first.terms, corpus), Response(parts, isinstance(y, dict)))
         if engine == "gibbs":
             self.kernel: Any = choose_blocks(self.graph, collapse=collapse).kernel()
         elif engine == "nuts":
@@ -104,7 +105,7 @@ class Trials:
     def _find_responses(self, corpus: Corpus) -> list[str]:
         if not self.story.takes_y:
             return []
-        graph = StoryGraph(Story(self.story.function, self.story.arguments), corpus, predicting=True)
+        graph = bind(self.story, corpus)
         found = [name for name in graph.latent if name in graph.response_sites and graph.children([name]) == {name}]
         if not found:
             raise ValueError(
@@ -116,7 +117,7 @@ class Trials:
         """Simulated words laid out for every engine."""
         batches = self.layout.batches
         assert batches is not None
-        laid = jnp.full(batches.terms.shape, self.num_terms, jnp.int32).at[self.places].set(terms)
+        laid = jnp.full(batches.terms.shape, self.num_terms, jnp.int32).at[self.positions].set(terms)
         document = jnp.asarray(self.document)
         return replace(
             self.layout, batches=batches._replace(terms=laid), token_document=document, token_term=terms,
@@ -152,7 +153,7 @@ class Trials:
         data = self.documents(simulated.terms), simulated.y
         values = dict(self.kernel.get_constrain_fn(data, {})(state.z))
         if self.engine == "gibbs" and self.graph.has_words:
-            values["z"] = values["z"].topics[self.places]
+            values["z"] = values["z"].topics[self.positions]
         return values
 
     def _params(self, values: dict[str, jax.Array], corpus: Documents) -> dict[str, Any]:
@@ -164,7 +165,7 @@ class Trials:
                 if self.engine == "gibbs":
                     batches = corpus.batches
                     assert batches is not None
-                    topics = jnp.zeros(batches.terms.shape, jnp.int32).at[self.places].set(value)
+                    topics = jnp.zeros(batches.terms.shape, jnp.int32).at[self.positions].set(value)
                     params["z"] = count(topics, batches, self.graph.num_topics, self.num_terms)
             elif name not in by_nuts:
                 params[name] = value
@@ -202,7 +203,7 @@ class _Drawn(NamedTuple):
 class _Approximation:
     """SVI in the shape of a kernel: ``init`` fits the guide, ``sample`` draws from it."""
 
-    def __init__(self, graph: StoryGraph, num_steps: int, learning_rate: float = 0.05) -> None:
+    def __init__(self, graph: BoundGraph, num_steps: int, learning_rate: float = 0.05) -> None:
         model, self.guide, self.num_steps = (
             Marginal(graph, nodes=SVI_NODES, average="log"),
             Guide(graph, "mean_field", 0),

@@ -163,3 +163,8 @@ def background(corpus, smoothing=0.5):
 def share_of_zeros(deviation, threshold=1e-3):
     """The share of deviations that are 0 for all purposes: below ``threshold``, a tenth of a percent of a frequency."""
     return float(np.mean(np.abs(deviation) < threshold))
+
+
+# arguments that follow from the corpus, for who has one and no background yet
+for _story in (sage_nb, sage_topics, sage_facets, sage_geo):
+    _story.from_corpus = {"background": background}  # type: ignore[union-attr]

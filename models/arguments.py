@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from numbers import Integral
 
 import jax.numpy as jnp
+import numpy as np
 
 from .responses import RESPONSES
 
@@ -33,7 +33,7 @@ def check_choice(name, value, known, or_a=""):
 def check_arguments(corpus, y, response, options, outputs, covariates):
     """A response that exists, with options that it takes; outputs that fit it and y; covariates that are there."""
     _check_response(response, options)
-    if outputs is not None and not (isinstance(outputs, Integral) and outputs >= 1):
+    if outputs is not None and not (isinstance(outputs, int | np.integer) and outputs >= 1):
         raise BadArgument(f"outputs is {outputs!r}; give a whole number of at least 1, or leave it out.")
     if isinstance(response, str):
         _check_outputs(y, response, outputs)

@@ -57,3 +57,11 @@ def slda_glm(
     distribution = respond(predictor, **(options or {}))
     with documents:
         numpyro.sample("y", distribution, obs=y)
+
+
+# what makes room for a larger response, by the distribution that has none: {0} is the response, {1} one more
+slda_glm.makes_room = {  # type: ignore[attr-defined]
+    "BinomialLogits": "options={{'total_count': {0:g}}}",
+    "CategoricalLogits": "outputs={1:g}",
+    "OrderedLogistic": "options={{'num_classes': {1:g}}}",
+}

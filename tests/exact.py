@@ -18,7 +18,7 @@ from numpyro.infer import MCMC, NUTS
 from numpyro.primitives import Messenger
 
 from topiczoo.corpora.layouts import documents
-from topiczoo.inference.story.graph import read
+from topiczoo.inference.story.reading import read
 from topiczoo.inference.story.tracing import run, total
 
 

@@ -6,11 +6,11 @@ import numpy as np
 
 from topiczoo import inference
 from topiczoo.corpora import Corpus
-from topiczoo.inference.story.graph import read
+from topiczoo.inference.story.reading import read
 
 TRAIN = Corpus.from_counts(np.random.default_rng(1).poisson(1.5, (6, 5)) + 1, list("abcde"))
 
 
 def fit_of(story, draws, corpus=TRAIN, y=None, info=None, **arguments):
     """A fit with the given draws [chain, draw, ...]."""
-    return inference.Fit(read(story, corpus, y, arguments).story, corpus, draws, engine="gibbs", y=y, info=info)
+    return inference.Fit.of(read(story, corpus, y, arguments), draws, engine="gibbs", info=info or {})

@@ -10,7 +10,8 @@ import numpyro.distributions as dist
 from topiczoo import models
 from topiczoo.corpora import Corpus
 from topiczoo.inference import Fit
-from topiczoo.inference.story.graph import StoryGraph
+from topiczoo.inference.story.bound import bind
+from topiczoo.inference.story.response import Response
 from topiczoo.inference.story.tracing import Story
 from topiczoo.models import draw_words
 
@@ -58,7 +59,7 @@ def simulated(
         y = (theta @ eta + 0.2 * rng.normal(size=num_documents)).astype(np.float32)
         y[-1] = np.nan
     bound = Story(story, {"num_topics": num_topics, **arguments})
-    StoryGraph(bound, corpus, y)  # notes the sites' axes in the story
+    graph = bind(bound, corpus, Response({} if y is None else {"y": np.asarray(y, np.float32)}))
 
     chains = []
     for chain in range(num_chains):
@@ -73,12 +74,12 @@ def simulated(
         else:
             one["theta"] = of_documents
         one["theta"] /= one["theta"].sum(-1, keepdims=True)
-        if bound.dims.get("eta") == ("topic",):
+        if graph.dims.get("eta") == ("topic",):
             one["eta"] = eta[order] + 0.05 * rng.normal(size=(num_draws, num_topics))
-        if "sigma" in bound.dims:
+        if "sigma" in graph.dims:
             one["sigma"] = 0.2 * np.exp(0.05 * rng.normal(size=num_draws))
         if story is classes:
             one["eta"] = 4 * np.eye(num_topics)[order] + 0.1 * rng.normal(size=(num_draws, num_topics, num_topics))
         chains.append(one)
     posterior = {name: np.stack([one[name] for one in chains]).astype(np.float32) for name in chains[0]}
-    return Fit(bound, corpus, posterior, engine=engine, y=y, info={"seed": 7, "num_warmup": 10, **(info or {})})
+    return Fit.of(graph, posterior, engine=engine, info={"seed": 7, "num_warmup": 10, **(info or {})})

@@ -28,7 +28,7 @@ from topiczoo.inference.kernels.additive import (
     first_deviation,
     newton,
 )
-from topiczoo.inference.story.graph import read
+from topiczoo.inference.story.reading import read
 from topiczoo.models import NormalJeffreys, background, draw_words, sage_nb, sage_topics, share_of_zeros
 
 NAMES = np.array(["east", "north", "west"])
@@ -211,7 +211,7 @@ def test_planted_deviations_are_found_and_classes_predicted(prior):
     # Bayes' rule with equal shares of the classes
     log_beta = log_softmax(GIVEN["background"] + found, axis=1)
     np.testing.assert_allclose(told.probabilities, softmax(CORPUS[90:].counts @ log_beta.T, axis=1), atol=1e-3)
-    assert fit.story.dims["deviation"] == (None, "term")
+    assert fit.graph.dims["deviation"] == ("label", "term")
 
 
 @pytest.mark.slow
@@ -269,7 +269,7 @@ def test_topics_fold_in_and_show_probabilities(tmp_path):
     fit = inference.vem(sage_topics, CORPUS[:90], background=GIVEN["background"], num_topics=3, **QUIET)
     assert (np.diff(fit.info["bound"]) > -1e-6 * abs(fit.info["bound"][-1])).all()
     deviation = fit.means["deviation"][0]
-    assert fit.story.dims["deviation"] == ("topic", "term") and not fit.coefficients
+    assert fit.graph.dims["deviation"] == ("topic", "term") and not fit.coefficients
     assert 0.5 < share_of_zeros(deviation) < 1
     beta = softmax(GIVEN["background"] + deviation, axis=1)
     table = fit.topics(4)

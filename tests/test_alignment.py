@@ -11,6 +11,8 @@ from topiczoo import models
 from topiczoo.corpora import Corpus
 from topiczoo.diagnostics import align
 from topiczoo.inference import Fit
+from topiczoo.inference.story.graph import StoryGraph
+from topiczoo.inference.story.response import Response
 from topiczoo.inference.story.tracing import Story
 
 
@@ -18,18 +20,17 @@ def made_fit(beta, *, snapshots=None, **draws):
     """A fit with given draws [chain, draw, topic, ...]; no engine involved."""
     num_topics, num_terms = beta.shape[-2:]
     story = Story(models.slda, {"num_topics": num_topics})
-    story.dims = {"beta": ("topic", "term"), "eta": ("topic",), "sigma": (), "theta": ("document", "topic")}
+    dims = {"beta": ("topic", "term"), "eta": ("topic",), "sigma": (), "theta": ("document", "topic")}
     corpus = Corpus.from_counts(np.ones((4, num_terms), int))
+    known = story, StoryGraph.from_dims(dims), corpus, Response({})
     usage = draws.pop("usage", None)
     statistics = {} if usage is None else {"usage": usage}
     if snapshots is not None:
         return Fit(
-            story, corpus, draws, engine="gibbs", statistics=statistics, snapshots={"beta": beta}, snapshot_index=snapshots,
+            *known, draws, engine="gibbs", statistics=statistics, snapshots={"beta": beta}, snapshot_index=snapshots,
             means={"beta": beta.mean(1)},
         )  # fmt: skip
-    return Fit(
-        story, corpus, {"beta": beta, **draws}, engine="gibbs", statistics=statistics, means={"beta": beta.mean(1)}
-    )
+    return Fit(*known, {"beta": beta, **draws}, engine="gibbs", statistics=statistics, means={"beta": beta.mean(1)})
 
 
 def posterior(num_chains=3, num_draws=40, num_topics=6, num_terms=30, seed=0):
@@ -132,7 +133,7 @@ def test_one_chain_says_what_cannot_be_known():
 def test_stories_without_topics_over_terms_are_refused():
     beta, eta, _ = posterior(num_chains=1)
     fit = made_fit(beta, eta=eta)
-    fit.story.dims = {"eta": ("topic",)}
+    fit.graph = StoryGraph.from_dims({"eta": ("topic",)})
     with pytest.raises(ValueError, match="'slda' has no site with axes of topics and terms"):
         align(fit)
 

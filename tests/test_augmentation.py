@@ -30,7 +30,7 @@ from topiczoo.inference.mcmc.augmentation import AUGMENTED, DoubleExponential, L
 from topiczoo.inference.mcmc.augmented import AugmentedBlock
 from topiczoo.inference.mcmc.conjugate import few
 from topiczoo.inference.story.assignments import count
-from topiczoo.inference.story.graph import read
+from topiczoo.inference.story.reading import read
 from topiczoo.models import Hinge, slda_glm, sstm
 
 COUNTS = np.array([[2, 1], [0, 3], [1, 1], [4, 0], [1, 2], [0, 2]])

@@ -24,7 +24,7 @@ from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 from topiczoo.inference.mcmc.augmentation import AUGMENTED
 from topiczoo.inference.mcmc.augmented import AugmentedBlock
-from topiczoo.inference.story.graph import read
+from topiczoo.inference.story.reading import read
 from topiczoo.models import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgainstAll
 from topiczoo.models.distributions import BernoulliProbit
 

@@ -20,7 +20,7 @@ from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 from topiczoo.inference.mcmc.engine import choose_blocks
 from topiczoo.inference.story.assignments import count
-from topiczoo.inference.story.graph import read
+from topiczoo.inference.story.reading import read
 from topiczoo.models import draw_bags, draw_words
 
 DRAWS, FAR, LEVEL = 20_000, 6.0, 1e-7

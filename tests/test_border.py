@@ -12,13 +12,14 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 import stories
+from fits import fit_of
 from numpyro.distributions import constraints
 
 from topiczoo import diagnostics, inference, models
 from topiczoo.corpora import Corpus
-from topiczoo.inference.story.advice import engines_that_take
-from topiczoo.inference.story.graph import read
+from topiczoo.inference.advice import engines_that_take
 from topiczoo.inference.story.parameters import _outside
+from topiczoo.inference.story.reading import read
 from topiczoo.inference.story.tracing import Story
 from topiczoo.inference.story.validation import check_corpus, check_counts, check_numbers, check_seed, check_share
 
@@ -158,8 +159,7 @@ BAD_SEEDS = ["7", None, 1.5, True, -1, 2**32]
 @pytest.fixture(scope="module")
 def fit():
     """As an engine would make one."""
-    story = Story("slda", {"num_topics": 2})
-    return inference.Fit(story, CORPUS, {"beta": np.full((1, 1, 2, 9), 1 / 9)}, y=Y, engine="gibbs")
+    return fit_of("slda", {"beta": np.full((1, 1, 2, 9), 1 / 9)}, CORPUS, Y, num_topics=2)
 
 
 def test_seeds_are_whole_numbers_everywhere(fit):

@@ -12,10 +12,10 @@ from scipy.special import softmax
 
 from topiczoo import inference, models
 from topiczoo.corpora import Corpus
-from topiczoo.inference.predictive import prediction as predicting
-from topiczoo.inference.predictive import probabilities
+from topiczoo.inference.predictive import predicting, probabilities
 from topiczoo.inference.predictive.conformal import Calibration, bounds, calibrated, widths
-from topiczoo.inference.predictive.prediction import Prediction, _calibrated
+from topiczoo.inference.predictive.predicting import _calibrated
+from topiczoo.inference.predictive.prediction import Prediction
 from topiczoo.inference.predictive.probabilities import from_aside, from_fitted, temperature, tempered
 from topiczoo.inference.predictive.selection import error
 

@@ -14,12 +14,14 @@ import pytest
 
 from topiczoo import models
 from topiczoo.corpora import Corpus
-from topiczoo.diagnostics import Calibration, calibrate, calibration, geweke
+from topiczoo.diagnostics import Calibration, calibrate, geweke
+from topiczoo.diagnostics.checks import calibration
 from topiczoo.inference import Trials
 from topiczoo.inference import simulation as trials
 from topiczoo.inference.kernels import sweep
 from topiczoo.inference.mcmc.augmented import AugmentedBlock
 from topiczoo.inference.mcmc.conjugate import Block
+from topiczoo.inference.story.graph import StoryGraph
 
 SHAPE = Corpus.from_counts(
     np.random.default_rng(0).poisson(1.2, (6, 5)) + np.eye(6, 5, dtype=int)
@@ -68,7 +70,7 @@ def test_the_joint_distribution_stays(name, monkeypatch):
 class Toy:
     """mu ~ N(0, 1) and three responses ~ N(mu, 1) in the place of a story: the posterior is N(sum y / 4, 1/4)."""
 
-    dims: ClassVar = {"mu": ()}
+    graph: ClassVar = StoryGraph.from_dims({"mu": ()})
     scale, shift = 1.0, 0.0  # of an engine that may be wrong
 
     def __init__(self, story, corpus, **options):

@@ -8,9 +8,9 @@ import pytest
 from test_margins import planted
 
 from topiczoo.diagnostics import class_topics
-from topiczoo.diagnostics.class_topics import ClassTopics
-from topiczoo.inference.posterior.fit import Fit
-from topiczoo.inference.story.graph import read
+from topiczoo.diagnostics.reporting.class_topics import ClassTopics
+from topiczoo.inference import Fit
+from topiczoo.inference.story.reading import read
 from topiczoo.models import lda
 
 matplotlib.use("agg")
@@ -30,7 +30,7 @@ def test_classes_of_a_fit_have_topics_of_their_own():
     theta = np.where(np.arange(3) == codes[:, None], 0.9, 0.05).astype(np.float32)
     beta = np.kron(np.eye(3), np.full(6, 1 / 6)).astype(np.float32)
     draws = {"theta": theta[None, None], "beta": beta[None, None]}
-    fit = Fit(read(lda, corpus, None, {"num_topics": 3}).story, corpus, draws, engine="vem")
+    fit = Fit.of(read(lda, corpus, None, {"num_topics": 3}), draws, engine="vem")
     labels = np.array(["a", "b", "c"], object)[codes]
     labels[0] = None
     found = class_topics(fit, corpus, labels)

@@ -86,13 +86,25 @@ def sealed_corruptions(data, rng):
     for place, value in (("word_term", 6), ("word_term", -1), ("word_document", 99), ("word_count", -5)):
         yield "wrong counts", rewritten(data, at(f"constant_data/{place}", value))
     yield "wrong draws of snapshots", rewritten(data, at("snapshots/draw", 9))
-    for key in ("story", "arguments", "dims", "info", "arrays", "classes", "vocabulary", "engine", "several_responses"):
+    for key in (
+        "story",
+        "arguments",
+        "graph",
+        "info",
+        "arrays",
+        "classes",
+        "vocabulary",
+        "engine",
+        "several_responses",
+    ):
         yield "JSON damaged", with_state(data, lambda state: state.pop(key) and None)
         yield "JSON damaged", with_state(data, lambda state: state.update({key: {"a": [1]} if key != "info" else 1}))
     for text in ([], None, "text", {"story": 1}):
         yield "JSON damaged", with_state(data, lambda state: text if text is not None else 7)
-    for dims in ({"beta": ["topic"]}, {"eta": 3}, {"theta": ["document", "topic", None]}):
-        yield "wrong axes", with_state(data, lambda state: state["dims"].update(dims))
+    for place, axes in ((0, ["topic"]), (1, 3), (3, ["document", "topic", None])):
+        yield "wrong axes", with_state(data, lambda state: state["graph"]["sites"][place].update(axes=axes))
+    for key in ("sites", "parents", "theta"):
+        yield "JSON damaged", with_state(data, lambda state: state["graph"].pop(key) and None)
 
 
 def test_300_corruptions_are_refused_or_harmless(fit, tmp_path):  # noqa: F811

@@ -17,7 +17,7 @@ from topiczoo.inference.em.additive_site import AdditiveSite, Facet, warmed_up
 from topiczoo.inference.em.expectations import DirichletSite, Marginals, Settings, dirichlet_bound
 from topiczoo.inference.em.expectations_labels import LatentLabels
 from topiczoo.inference.kernels.additive import LaplacePenalty
-from topiczoo.inference.story.graph import read
+from topiczoo.inference.story.reading import read
 from topiczoo.models import draw_words
 
 # deviations of two topics and two labels as variational EM moves them, from counts of their sums

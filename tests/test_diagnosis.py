@@ -15,13 +15,14 @@ from test_alignment import made_fit, posterior
 from topiczoo import inference, models
 from topiczoo.corpora import Corpus
 from topiczoo.diagnostics import diagnose
-from topiczoo.diagnostics.chain_checks import r_hat_limit
-from topiczoo.diagnostics.diagnosis import THRESHOLDS
-from topiczoo.diagnostics.followed import Followed, prediction_checks
-from topiczoo.diagnostics.wording import first_sentence
+from topiczoo.diagnostics.convergence.chain_checks import r_hat_limit
+from topiczoo.diagnostics.convergence.diagnosis import THRESHOLDS
+from topiczoo.diagnostics.convergence.followed import Followed, prediction_checks
+from topiczoo.diagnostics.convergence.wording import first_sentence
 from topiczoo.inference import Fit
 from topiczoo.inference.predictive.expected_responses import Expected
-from topiczoo.inference.story.graph import StoryGraph
+from topiczoo.inference.story.bound import bind
+from topiczoo.inference.story.response import Response
 from topiczoo.inference.story.tracing import Story
 
 
@@ -234,14 +235,14 @@ def other_topics(num_draws=100, apart=0.0):
     counts = np.stack([rng.multinomial(60, np.repeat(row, 8) / 8) for row in share])
     y = (share @ [-1.0, 1.0] + 0.2 * rng.normal(size=40)).astype(np.float32)
     corpus, story = Corpus.from_counts(counts), Story(models.slda, {"num_topics": 4})
-    StoryGraph(story, corpus, y)
     halves = np.kron(np.eye(4), np.ones(4)), np.kron(np.eye(2), np.tile(np.eye(2), 4))
     beta = np.stack([rng.dirichlet(100 * row + 0.5, num_draws) for half in halves for row in half])
     beta = beta.reshape(2, 4, num_draws, 16).swapaxes(1, 2)
     eta = np.array([-1.0, -1.0, 1.0, 1.0]) + 0.02 * rng.normal(size=(2, num_draws, 4))
     eta[1] += apart
     sigma = 0.2 * np.exp(0.05 * rng.normal(size=(2, num_draws)))
-    return Fit(story, corpus, {"beta": beta, "eta": eta, "sigma": sigma}, engine="gibbs", y=y)
+    draws = {"beta": beta, "eta": eta, "sigma": sigma}
+    return Fit.of(bind(story, corpus, Response({"y": y})), draws, engine="gibbs")
 
 
 def test_chains_with_other_topics_may_predict_alike():

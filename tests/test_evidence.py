@@ -9,8 +9,8 @@ import pytest
 from scipy.special import gammaln, logsumexp
 
 from topiczoo.corpora import Corpus
-from topiczoo.diagnostics import evidence
-from topiczoo.diagnostics.evidence import chib, completion, left_to_right, split
+from topiczoo.diagnostics.scoring import evidence
+from topiczoo.diagnostics.scoring.evidence import chib, completion, left_to_right, split
 
 RNG = np.random.default_rng(3)
 BETA = 0.7 * RNG.dirichlet(np.full(5, 0.4), 3) + 0.3 / 5  # no topic so rare that no repeat would visit it

@@ -26,7 +26,7 @@ from scipy.special import digamma, gammaln, softmax
 
 from topiczoo import inference, models
 from topiczoo.corpora import Corpus
-from topiczoo.diagnostics.predictive_scores import scores
+from topiczoo.diagnostics.scoring.predictive_scores import scores
 from topiczoo.inference.predictive.expected_responses import expected_responses
 from topiczoo.inference.predictive.fold_in import FoldIn
 from topiczoo.inference.predictive.selection import error

@@ -20,16 +20,16 @@ from scipy.stats import norm
 from topiczoo import diagnostics, inference
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
+from topiczoo.inference import Fit
 from topiczoo.inference.em import expectations
 from topiczoo.inference.em.expectations import Settings
 from topiczoo.inference.em.expectations_additive import additive_topics
 from topiczoo.inference.em.expectations_words import Words
 from topiczoo.inference.kernels.additive import LaplacePenalty, direction, newton
 from topiczoo.inference.marginal.model import Marginal
-from topiczoo.inference.posterior.fit import Fit
 from topiczoo.inference.predictive.class_posterior import ClassPosterior
 from topiczoo.inference.predictive.fold_in import FoldIn
-from topiczoo.inference.story.graph import read
+from topiczoo.inference.story.reading import read
 from topiczoo.inference.story.tracing import log_prob, run
 from topiczoo.models import background, draw_words, find_regions, sage_facets, sage_geo, share_of_zeros
 
@@ -71,7 +71,7 @@ def made():
     graph = read(sage_facets, CORPUS[:10], Y[:10], story)
     shapes = {"topic_deviation": (3, 60), "label_deviation": (2, 1, 60), "joint_deviation": (2, 3, 60)}
     draws = {name: rng.laplace(0, 0.7, (1, 2, *shape)).astype(np.float32) for name, shape in shapes.items()}
-    return Fit(graph.story, CORPUS[:10], draws, y=graph.y, engine="vem")
+    return Fit.of(graph, draws, engine="vem")
 
 
 def rises(fit):

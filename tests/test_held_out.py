@@ -13,9 +13,9 @@ from test_evidence import exact
 
 from topiczoo import inference, models
 from topiczoo.corpora import Corpus
-from topiczoo.diagnostics import held_out
-from topiczoo.diagnostics.evidence import split
-from topiczoo.diagnostics.held_out import HeldOut, perplexity
+from topiczoo.diagnostics.scoring import held_out
+from topiczoo.diagnostics.scoring.evidence import split
+from topiczoo.diagnostics.scoring.held_out import HeldOut, perplexity
 
 RNG = np.random.default_rng(1)
 TEST = Corpus.from_counts(

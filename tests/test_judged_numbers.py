@@ -15,12 +15,12 @@ from test_alignment import made_fit, posterior
 
 from topiczoo.corpora import Corpus
 from topiczoo.diagnostics import align, diagnose
-from topiczoo.diagnostics.chain_checks import _mixing, numbers_of, r_hat_limit
-from topiczoo.diagnostics.diagnosis import THRESHOLDS
-from topiczoo.diagnostics.followed import CERTAIN, CLOSE, Followed, _gap, follow, prediction_checks
-from topiczoo.diagnostics.quantities import Series, series
-from topiczoo.diagnostics.variational import check_bound, check_svi, loss_slope
-from topiczoo.diagnostics.wording import advice
+from topiczoo.diagnostics.convergence.chain_checks import _mixing, numbers_of, r_hat_limit
+from topiczoo.diagnostics.convergence.diagnosis import THRESHOLDS
+from topiczoo.diagnostics.convergence.followed import CERTAIN, CLOSE, Followed, _gap, follow, prediction_checks
+from topiczoo.diagnostics.convergence.quantities import Series, series
+from topiczoo.diagnostics.convergence.variational import check_bound, check_svi, loss_slope
+from topiczoo.diagnostics.convergence.wording import advice
 from topiczoo.inference.predictive.expected_responses import Expected
 
 RNG = np.random.default_rng(0)

@@ -8,8 +8,8 @@ import pytest
 import stories
 
 from topiczoo import diagnostics, inference
-from topiczoo.inference.story.graph import read
-from topiczoo.inference.story.labels import codes_of, labels_as_codes
+from topiczoo.inference.story.reading import read
+from topiczoo.inference.story.response import codes_of, labels_as_codes
 from topiczoo.models import slda_glm
 
 CORPUS = stories.small()[0]
@@ -55,7 +55,7 @@ def test_numbers_and_what_is_neither_stay_as_they_are(y):
 def test_a_response_that_is_no_class_reads_what_it_can_as_numbers():
     for y in (CODES > 1, [str(code) for code in CODES], pd.Categorical(np.arange(12) % 3 + 1)):
         graph = read(slda_glm, CORPUS, y, {"num_topics": 2})
-        assert graph.story.classes is None
+        assert graph.response.classes is None
         np.testing.assert_array_equal(graph.y, np.asarray(y, float))
 
 
@@ -73,7 +73,7 @@ def fits():
     made = []
     for y in (LABELS, CODES):
         graph = read(slda_glm, CORPUS, y, {"response": "softmax", "outputs": 3, "num_topics": 2})
-        made.append(inference.Fit(graph.story, CORPUS, draws, y=graph.y, engine="made"))
+        made.append(inference.Fit.of(graph, draws, engine="made"))
     return made
 
 

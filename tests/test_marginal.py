@@ -3,6 +3,7 @@
 import functools
 import inspect
 import itertools
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,7 @@ from numpyro.infer.util import log_density
 from topiczoo import corpora, models
 from topiczoo.corpora.layouts import documents
 from topiczoo.inference.marginal.model import Marginal, sigma_points
-from topiczoo.inference.story.graph import read
+from topiczoo.inference.story.reading import read
 from topiczoo.inference.story.tracing import log_prob, run
 from topiczoo.models import draw_words
 
@@ -214,7 +215,7 @@ def test_gradients_are_finite(story):
     """At eta = 0, where the predictor does not vary, with single tokens, a missing label and a word that no topic has."""
     corpus = corpora.Corpus.from_counts([[1, 0, 0], [0, 1, 0], [30, 2, 5]])
     graph, data = reading_of(story), data_of(corpus, np.array([0.0, 1.0, np.nan], np.float32))
-    graph.story.unlabelled = True
+    graph = replace(graph, story=replace(graph.story, masked=True))
     values = some_values(graph, corpus, draws=3)
     values["eta"] = values["eta"].at[1].set(0.0)
     values["beta"] = values["beta"].at[2].set(jnp.array([1e-36, 1e-36, 1.0]))

@@ -18,7 +18,7 @@ from topiczoo.corpora.layouts import documents
 from topiczoo.inference.marginal.model import Marginal
 from topiczoo.inference.marginal.nuts_engine import nuts
 from topiczoo.inference.marginal.svi_engine import svi
-from topiczoo.inference.story.graph import read
+from topiczoo.inference.story.reading import read
 from topiczoo.models import draw_words
 
 TINY = corpora.Corpus.from_counts([[2, 1, 0], [0, 1, 1], [1, 0, 1]])  # 7 tokens

@@ -13,7 +13,7 @@ from scipy.special import gammaln, logsumexp, softmax
 from scipy.stats import norm
 
 from topiczoo import inference, models
-from topiczoo.diagnostics.pointwise import with_log_likelihood
+from topiczoo.diagnostics.scoring.pointwise import with_log_likelihood
 
 RNG = np.random.default_rng(2)
 

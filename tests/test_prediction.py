@@ -16,14 +16,15 @@ from stories import naive_bayes
 
 from topiczoo import inference, models
 from topiczoo.corpora import Corpus
-from topiczoo.diagnostics.documents import _add_responses
-from topiczoo.diagnostics.predictive_scores import scores
+from topiczoo.diagnostics.reporting.documents import _add_responses
+from topiczoo.diagnostics.scoring.predictive_scores import scores
 from topiczoo.inference import Fit
 from topiczoo.inference.em.starts import coefficients_by_response, topics_by_response
 from topiczoo.inference.kernels import special
 from topiczoo.inference.predictive.conformal import Calibration
 from topiczoo.inference.predictive.prediction import Prediction
-from topiczoo.inference.story.graph import StoryGraph
+from topiczoo.inference.story.bound import bind
+from topiczoo.inference.story.response import Response
 from topiczoo.inference.story.tracing import Story
 
 RNG = np.random.default_rng(0)
@@ -39,19 +40,17 @@ def at_the_truth():
     """A fit of one chain of one draw: all parameters known."""
     story = Story(models.slda, {"num_topics": 3, "alpha": ALPHA})
     y = np.arange(4, dtype=np.float32)
-    StoryGraph(story, CORPUS, y)
     draws = {"beta": BETA[None, None], "eta": ETA[None, None], "sigma": np.full((1, 1), 0.1, np.float32)}
-    return Fit(story, CORPUS, draws, engine="gibbs", y=y)
+    return Fit.of(bind(story, CORPUS, Response({"y": y})), draws, engine="gibbs")
 
 
 def test_under_a_margin_the_class_of_the_least_loss_in_the_mean_of_draws_is_decided_on():
     """As by the mean of scores: one draw that is sure outweighs two that are not, which would outvote it."""
     story = Story(models.medlda, {"margin": "binary", "num_topics": 3, "weight": 10.0, "cost": 1.0})
-    y = np.array([0.0, 1.0, 0.0, 1.0])
-    StoryGraph(story, CORPUS, y)
+    y = np.array([0.0, 1.0, 0.0, 1.0], np.float32)
     scores = np.array([-0.1, -0.1, 0.8], np.float32)
     draws = {"beta": np.tile(BETA, (1, 3, 1, 1)), "eta": np.tile(scores[None, :, None], (1, 1, 3))}
-    found = Fit(story, CORPUS, draws, engine="gibbs", y=y).predict(CORPUS)
+    found = Fit.of(bind(story, CORPUS, Response({"y": y})), draws, engine="gibbs").predict(CORPUS)
     expected = [10 * np.maximum(0, 1 - sign * scores).mean() for sign in (-1, 1)]
     np.testing.assert_allclose(found.losses, np.tile(expected, (4, 1)), rtol=1e-4)
     np.testing.assert_allclose(found.probabilities[:, 1], np.mean(1 / (1 + np.exp(-20 * scores))), rtol=1e-4)
@@ -163,7 +162,7 @@ def test_a_second_prediction_compiles_nothing_and_is_of_its_own_documents(at_the
 
 def test_raw_intervals_of_a_variational_fit_are_warned_of_once(at_the_truth, monkeypatch):
     draws = {"beta": BETA[None, None]}
-    told = {engine: Fit(at_the_truth.story, CORPUS, draws, engine=engine).unsaid for engine in ("vem", "svi", "gibbs")}
+    told = {engine: replace(at_the_truth, draws=draws, engine=engine).unsaid for engine in ("vem", "svi", "gibbs")}
     assert [len(told[engine]) for engine in told] == [1, 1, 0]
     monkeypatch.setattr(at_the_truth, "unsaid", told["vem"])
     with warnings.catch_warnings():
@@ -198,7 +197,7 @@ def test_numbers_that_are_no_probabilities_are_made_such(kind):
     else:
         draws = {"beta": sides[None, None], "pi": np.full((1, 1, 2), 0.5)}
         fit = fit_of(naive_bayes, draws, corpus[:200], labels[:200], num_topics=2)
-    fit.y = codes[:200].astype(float)
+    fit.response = Response({"y": codes[:200].astype(np.float32)}, classes=fit.classes)
     new, truth = corpus[200:], codes[200:]
     raw, found = fit.predict(new, calibrate=False), fit.predict(new)
     set_aside = fit.predict(new, calibrate=(new, labels[200:]))

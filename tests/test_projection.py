@@ -8,7 +8,7 @@ from scipy.special import log_ndtr, ndtr
 
 from topiczoo.corpora import Corpus
 from topiczoo.inference.predictive.fold_in import FoldIn
-from topiczoo.inference.predictive.prediction import plug_in_topics
+from topiczoo.inference.predictive.predicting import plug_in_topics
 from topiczoo.inference.predictive.projection import newton, project, squared
 from topiczoo.models import sstm
 

@@ -23,7 +23,7 @@ from topiczoo.inference.mcmc.augmented import AugmentedBlock
 from topiczoo.inference.mcmc.conjugate import BlockState, DirichletBlock, GaussianBlock, LabelBlock, ScaleBlock, few
 from topiczoo.inference.mcmc.engine import choose_blocks
 from topiczoo.inference.mcmc.topics import CollapsedBlock, TopicBlock
-from topiczoo.inference.story.graph import read
+from topiczoo.inference.story.reading import read
 
 
 def run_check(story, counts=False, **arguments):

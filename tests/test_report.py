@@ -14,11 +14,11 @@ import stories
 from report_fits import NAME, WICKED, classes, simulated
 
 from topiczoo import diagnostics, models
-from topiczoo.diagnostics import figures
-from topiczoo.diagnostics.figures import rank_band, rank_differences
-from topiczoo.diagnostics.held_out import HeldOut
-from topiczoo.diagnostics.reporting import judge, report, write
-from topiczoo.diagnostics.response_checks import check_response, coverage
+from topiczoo.diagnostics.checks.response_checks import check_response, coverage
+from topiczoo.diagnostics.reporting import figures
+from topiczoo.diagnostics.reporting.figures import rank_band, rank_differences
+from topiczoo.diagnostics.reporting.report import judge, report, write
+from topiczoo.diagnostics.scoring.held_out import HeldOut
 from topiczoo.inference import Fit
 from topiczoo.inference.predictive.prediction import Prediction
 
@@ -241,7 +241,7 @@ def words_unchecked(monkeypatch):
     def refuse(*arguments, **options):
         raise ValueError("not checked here")
 
-    monkeypatch.setattr("topiczoo.diagnostics.sections.check_words", refuse)
+    monkeypatch.setattr("topiczoo.diagnostics.reporting.sections.check_words", refuse)
 
 
 def test_one_chain_and_few_draws_say_what_cannot_be_known(tmp_path, words_unchecked):
@@ -373,8 +373,8 @@ def test_held_out_documents_take_the_place_of_the_fitted(diagnosis, tmp_path, mo
         return pd.DataFrame({"value": [0.25], "error": [0.125], "meaning": ["share"]}, index=["r2"])
 
     held_out = HeldOut("made", test.names, test.lengths, np.full((1, 2, 15), -80.0))  # 40 words each
-    monkeypatch.setattr("topiczoo.diagnostics.sections.scores", scores)
-    monkeypatch.setattr("topiczoo.diagnostics.sections.perplexity", lambda fit, corpus, seed: held_out)
+    monkeypatch.setattr("topiczoo.diagnostics.reporting.sections.scores", scores)
+    monkeypatch.setattr("topiczoo.diagnostics.reporting.sections.perplexity", lambda fit, corpus, seed: held_out)
     theta = np.random.default_rng(0).dirichlet(np.ones(3), 15)
     monkeypatch.setattr(Fit, "transform", lambda fit, corpus, seed: theta)
     given = {"test": test, "y_test": y, "documents": 15, "progress_bar": False, "seed": 4}

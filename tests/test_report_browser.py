@@ -11,7 +11,7 @@ import time
 import pytest
 from report_fits import NAME, WICKED, simulated
 
-from topiczoo.diagnostics.reporting import report
+from topiczoo.diagnostics.reporting.report import report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")

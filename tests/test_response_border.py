@@ -15,8 +15,8 @@ import stories
 
 from topiczoo import inference
 from topiczoo.corpora import Corpus
-from topiczoo.inference.story.graph import read
-from topiczoo.inference.story.validation import in_order
+from topiczoo.inference.story.reading import read
+from topiczoo.inference.story.response import in_order
 from topiczoo.models import draw_words, slda_glm
 
 COUNTS = stories.small()[0].counts
@@ -121,7 +121,7 @@ CASES = {
     ),
     "covariate of text": (THREE, {"covariates": ["age", "town"]}, "covariates has 'town', which is no numeric column"),
     "covariate with gaps": (
-        THREE, {"covariates": ["income"]}, "covariates has 'income', which is missing for document '1'; fill it",
+        THREE, {"covariates": ["income"]}, "has 'income', which the story 'slda_glm' reads and which is missing for",
     ),
     "bare covariate": (THREE, {"covariates": "age"}, r"covariates is the bare string 'age'; give a list, \['age'\]"),
 }  # fmt: skip

@@ -22,7 +22,7 @@ from scipy.special import gammaln, logsumexp
 from topiczoo import inference
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
-from topiczoo.inference.story.graph import read
+from topiczoo.inference.story.reading import read
 from topiczoo.inference.story.tracing import ZbarHandler, log_prob, run
 from topiczoo.models import slda_glm
 

@@ -11,11 +11,11 @@ import jax
 import known_parameters as known
 import numpy as np
 import pytest
+from fits import fit_of
 
 from topiczoo import corpora, inference
 from topiczoo.corpora import layouts
 from topiczoo.inference.kernels import sharding, sweep
-from topiczoo.inference.story.tracing import Story
 
 EVERY_ENGINE = """
 import hashlib, json, warnings
@@ -87,8 +87,8 @@ def test_what_threads_find_of_shards_is_put_together_in_their_order(workers):
 def fit():
     """LDA whose topics are known: 60 draws that are all alike."""
     corpus, _, _, _ = known.copies(known.unsupervised, 60)
-    story = Story("lda", {"num_topics": known.K, "alpha": known.ALPHA, "gamma": 1.0})
-    return inference.Fit(story, corpus, {"beta": np.tile(known.BETA, (1, 60, 1, 1))}, engine="gibbs")
+    arguments = {"num_topics": known.K, "alpha": known.ALPHA, "gamma": 1.0}
+    return fit_of("lda", {"beta": np.tile(known.BETA, (1, 60, 1, 1))}, corpus, **arguments)
 
 
 def test_documents_are_predicted_alike_whatever_is_beside_them(fit):

@@ -10,7 +10,7 @@ import stories
 from fits import fit_of
 from scipy.stats import norm
 
-from topiczoo.diagnostics.predictive_scores import class_scores, crps, r_squared, real_scores, scores
+from topiczoo.diagnostics.scoring.predictive_scores import class_scores, crps, r_squared, real_scores, scores
 from topiczoo.inference.predictive.fold_in import FoldIn, responses
 from topiczoo.models import draw_words, medlda
 

@@ -9,8 +9,8 @@ import pytest
 
 from topiczoo import inference
 from topiczoo.corpora import Corpus
-from topiczoo.inference.posterior.fit import Fit
-from topiczoo.inference.story.graph import read
+from topiczoo.inference import Fit
+from topiczoo.inference.story.reading import read
 from topiczoo.models import COEFFICIENTS, sstm
 
 QUICK = {"num_warmup": 60, "num_samples": 60, "num_chains": 1, "progress_bar": False}
@@ -88,8 +88,7 @@ def sparse_fit():
         "nu": np.full((2, 30), 0.7), "sigma": np.full((2, 30), 0.2), "theta": np.full((2, 30, len(corpus), 5), 0.2),
     }  # fmt: skip
     draws = {site: np.asarray(value, np.float32) for site, value in draws.items()}
-    story = read(sstm, corpus, y, {"num_topics": 5, "alpha": 0.1}).story
-    return Fit(story, corpus, draws, y=y, engine="gibbs")
+    return Fit.of(read(sstm, corpus, y, {"num_topics": 5, "alpha": 0.1}), draws, engine="gibbs")
 
 
 @pytest.mark.parametrize("rule", ["largest", "interval", "projection"])

@@ -21,6 +21,8 @@ import xarray as xr
 from topiczoo import diagnostics, inference, models
 from topiczoo.corpora import Corpus
 from topiczoo.inference.posterior import file_format, store, stored_story, whole_file
+from topiczoo.inference.story.graph import StoryGraph
+from topiczoo.inference.story.response import Response
 from topiczoo.inference.story.tracing import Story
 
 RNG = np.random.default_rng(0)
@@ -33,6 +35,9 @@ COVARIATES = pd.DataFrame({
 })  # fmt: skip
 
 
+DIMS = {"beta": ("topic", "term"), "eta": ("topic",), "sigma": (), "theta": ("document", "topic")}
+
+
 def made(beta=None, corpus=None, function=models.slda, **options):
     """A fit of slda with 3 topics of 6 terms, 8 documents and 2 chains of 5 draws; no engine has run."""
     rng = np.random.default_rng(1)
@@ -40,7 +45,7 @@ def made(beta=None, corpus=None, function=models.slda, **options):
         rng.poisson(2, (8, 6)) + 1, list("uvwxyz"), names=NAMES, covariates=COVARIATES
     )
     story = Story(function, {"num_topics": 3, "alpha": 0.2})
-    story.dims = {"beta": ("topic", "term"), "eta": ("topic",), "sigma": (), "theta": ("document", "topic")}
+    graph = StoryGraph.from_dims(DIMS)
     draws = {
         "beta": rng.dirichlet(np.ones(corpus.num_terms), (2, 5, 3)) if beta is None else beta,
         "eta": rng.normal(size=(2, 5, 3)),
@@ -49,8 +54,9 @@ def made(beta=None, corpus=None, function=models.slda, **options):
     draws = {name: value.astype(np.float32) for name, value in draws.items()}
     theta = rng.dirichlet(np.ones(3), (2, 2, corpus.num_documents)).astype(np.float32)
     options = {"info": {"seed": 3, "blocks": {"eta": "normal"}, "losses": np.arange(2.0)}, **options}
+    response = Response({"y": np.append(np.nan, rng.normal(size=corpus.num_documents - 1)).astype(np.float32)})
     return inference.Fit(
-        story, corpus, draws, y=np.append(np.nan, rng.normal(size=corpus.num_documents - 1)), engine="gibbs",
+        story, graph, corpus, response, draws, engine="gibbs",
         statistics={"diverging": rng.random((2, 5)) < 0.5}, means={"theta": theta.mean(1)},
         snapshots={"theta": theta}, snapshot_index=np.array([1, 4]), **options,
     )  # fmt: skip
@@ -76,7 +82,7 @@ def same(one, two):
         and one.document_names.tolist() == two.document_names.tolist()
         and (one.corpus.counts != two.corpus.counts).nnz == 0
         and one.story.arguments == two.story.arguments
-        and one.story.dims == two.story.dims
+        and one.graph == two.graph
         and one.story.function is two.story.function
         and one.info["seed"] == two.info["seed"]
     )
@@ -112,7 +118,7 @@ def old_file(fit, path):
     tree = fit.posterior.copy()
     tree.attrs |= {
         "format": "topiczoo fit", "version": 2, "story_module": "topiczoo.models.supervised", "story_source": "",
-        "arguments": json.dumps(fit.story.arguments), "dims": json.dumps(fit.story.dims),
+        "arguments": json.dumps(fit.story.arguments), "dims": json.dumps(fit.graph.dims),
         "info": json.dumps(fit.info, default=list), "several_responses": 0,
         "covariates": fit.corpus.covariates[["age", "kind"]].to_json(orient="table", index=False),
     }  # fmt: skip
@@ -151,7 +157,7 @@ def test_xarray_reads_the_file_as_it_is(fit, tmp_path):
 def test_any_text_can_be_saved(fit, tmp_path):
     texts = np.array(["a\0b", "a\udc80b", "ä/\\0", "", "\x1f", "𝔘"])
     fit.corpus = replace(fit.corpus, vocabulary=texts, names=np.array([*texts, "c", "d"]))
-    fit.story.classes = texts
+    fit.response = replace(fit.response, classes=texts)
     fit.info["a\0\udc80"] = {"when": pd.Timestamp("2020-01-31"), "list": [np.float32(1), "\0\udc80"]}
     fit.draws |= {"scope/eta": fit.draws["eta"], "nothing": np.zeros((2, 5, 0))}
     path = fit.save(tmp_path / "fit.nc")

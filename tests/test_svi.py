@@ -19,7 +19,7 @@ from topiczoo import corpora, models
 from topiczoo.inference.marginal import svi_engine
 from topiczoo.inference.marginal.guides import BOOST, Guide, PathwiseDirichlet, pathwise_log_gamma
 from topiczoo.inference.marginal.svi_engine import Batches, _Fitting, learning_rates, svi
-from topiczoo.inference.story.graph import read
+from topiczoo.inference.story.reading import read
 from topiczoo.models import draw_bags
 
 QUIET = {"progress_bar": False}

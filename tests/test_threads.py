@@ -8,10 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import stories
+from fits import fit_of
 
 from topiczoo import inference, models
-from topiczoo.inference.story.graph import read
-from topiczoo.inference.story.tracing import Story
 
 CORPUS, Y = stories.small()
 TWO = {"num_topics": 2}
@@ -32,9 +31,8 @@ def test_two_threads_fit_at_once():
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning", "ignore:.*fork:RuntimeWarning")
 def test_a_forked_process_says_how_to_start_one(tmp_path):
-    fit = inference.Fit(Story("slda", TWO), CORPUS, {"beta": np.full((1, 1, 2, 9), 1 / 9)}, y=Y, engine="gibbs")
+    fit = fit_of("slda", {"beta": np.full((1, 1, 2, 9), 1 / 9)}, CORPUS, Y, **TWO)
     path = fit.save(tmp_path / "fit.nc")
-    read("lda", CORPUS, None, TWO)  # uses JAX
     asked = [
         *(lambda name=name: getattr(inference, name)("lda", CORPUS, **FEW) for name in ("gibbs", "nuts", "svi", "vem")),
         lambda: fit.predict(CORPUS),

@@ -16,7 +16,7 @@ from topiczoo.corpora import layouts
 from topiczoo.inference.kernels import sharding, sweep
 from topiczoo.inference.mcmc.engine import choose_blocks
 from topiczoo.inference.story.assignments import TopicAssignments
-from topiczoo.inference.story.graph import read
+from topiczoo.inference.story.reading import read
 
 FAR = 5.5
 NUM_DRAWS, WARM_UP = 500, 30

@@ -8,7 +8,7 @@ from fits import fit_of
 
 from topiczoo import models
 from topiczoo.corpora import Corpus
-from topiczoo.diagnostics.topic_quality import coherence, diversity, entropy
+from topiczoo.diagnostics.scoring.topic_quality import coherence, diversity, entropy
 
 # cat and dog in two of four documents, together in one; fish with neither but once with cat
 CORPUS = Corpus.from_tokens([["cat", "dog", "dog"], ["cat", "fish"], ["dog"], ["fish", "fish"]])

@@ -16,12 +16,12 @@ from stories import naive_bayes
 
 from topiczoo import diagnostics, inference
 from topiczoo.corpora import Corpus
+from topiczoo.inference import Fit
 from topiczoo.inference.em.expectations import Settings
 from topiczoo.inference.em.expectations_words import Words
-from topiczoo.inference.posterior.fit import Fit
 from topiczoo.inference.predictive.class_posterior import ClassPosterior
 from topiczoo.inference.predictive.fold_in import FoldIn
-from topiczoo.inference.story.graph import read
+from topiczoo.inference.story.reading import read
 from topiczoo.models import disclda, draw_words
 
 NAMES = np.array(["east", "north", "west"])
@@ -49,7 +49,7 @@ def fit():
     corpus, y = planted()
     graph = read(disclda, corpus[:80], y[:80], ARGUMENTS)
     draws = {"beta": BETA[None, None], "pi": PI[None, None]}
-    return Fit(graph.story, corpus[:80], draws, y=graph.y, engine="vem")
+    return Fit.of(graph, draws, engine="vem")
 
 
 def test_a_class_says_which_topics_a_document_may_take_and_how_often_it_comes():
@@ -144,7 +144,7 @@ def test_a_class_of_ones_own_above_whole_documents_is_exact():
     corpus, y = planted()
     graph = read(naive_bayes, corpus[:80], y[:80], {})
     draws = {"beta": BETA[None, None, :3], "pi": PI[None, None]}
-    fit = Fit(graph.story, corpus[:80], draws, y=graph.y, engine="gibbs")
+    fit = Fit.of(graph, draws, engine="gibbs")
     found = fit.predict(corpus[80:], rule="plug-in", calibrate=False)
     log_beta = np.log(np.maximum(BETA[:3].astype(np.float32), np.finfo(np.float32).tiny)).astype(float)
     joint = corpus[80:].counts @ log_beta.T + np.log(PI)
@@ -173,7 +173,7 @@ def test_what_a_latent_class_generates_is_a_mixture_over_classes():
     centre = np.array([[-8.0, 4.0], [8.0, 0.0]])
     regions = np.zeros((1, 1, 3), int)
     draws = {"beta": beta[None, None], "centre": centre[None, None], "region": regions}
-    fit = Fit(graph.story, corpus, draws, y=graph.y, engine="vem")
+    fit = Fit.of(graph, draws, engine="vem")
     fold = FoldIn(fit, corpus)
     classes, values = ClassPosterior(fold, "region"), fold.means(0)
     assert classes.answers == ["y"]

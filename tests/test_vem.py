@@ -37,7 +37,7 @@ from topiczoo.inference.em.expectations_enumerated import Enumerated
 from topiczoo.inference.em.expectations_normal import NormalWords, Tilt, expected_response, settle_tokens
 from topiczoo.inference.em.expectations_words import Words
 from topiczoo.inference.kernels.word_steps import e_step, pair_batches
-from topiczoo.inference.story.graph import read
+from topiczoo.inference.story.reading import read
 from topiczoo.models import draw_bags, lda, mixture, slda
 
 STORY = {"num_topics": K, "alpha": ALPHA, "gamma": GAMMA}
@@ -109,7 +109,7 @@ def test_an_e_step_starts_afresh_or_where_the_last_one_ended(words):
 def test_documents_shared_out_to_threads_have_the_same_e_step(words, monkeypatch):
     _, start, state = words
     monkeypatch.setattr(layouts, "LEAST_SHARED", 100)
-    shared = pair_batches(layouts.distinct_pairs(CORPUS), *CORPUS.counts.shape)
+    shared = pair_batches(layouts.distinct_pairs(CORPUS.counts), *CORPUS.counts.shape)
     assert len(shared.batches.terms) == 8
     log_beta = jnp.asarray(expected_log(start.topics).T, jnp.float32)
     begin = jnp.asarray(ALPHA * (1 + COUNTS.sum(1)[:, None] / ALPHA.sum()), jnp.float32)

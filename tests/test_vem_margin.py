@@ -33,7 +33,7 @@ from topiczoo.inference.em.expectations import Settings, dirichlet_bound
 from topiczoo.inference.em.expectations_margin import NARROWER, WIDER, MarginWords
 from topiczoo.inference.em.expectations_margin_normal import MarginNormalWords
 from topiczoo.inference.em.support_vectors import LOOSE_GAP
-from topiczoo.inference.story.graph import read
+from topiczoo.inference.story.reading import read
 from topiczoo.models import OneAgainstAll, medlda
 
 STORY = {"num_topics": K, "alpha": ALPHA, "gamma": GAMMA, "cost": 4.0, "weight": 1.5}

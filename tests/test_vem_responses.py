@@ -36,7 +36,7 @@ from topiczoo.inference.em.expectations_glm import GlmResponse, growth, no_less_
 from topiczoo.inference.em.starts import coefficients_by_response, topics_by_response
 from topiczoo.inference.kernels.sweep import CHUNK
 from topiczoo.inference.kernels.word_steps import Chunk
-from topiczoo.inference.story.graph import read
+from topiczoo.inference.story.reading import read
 from topiczoo.models import draw_words, slda, slda_glm
 
 QUIET = {"progress_bar": False}

@@ -14,7 +14,7 @@ from topiczoo.corpora import Corpus
 from topiczoo.inference.em import expectations
 from topiczoo.inference.em.engine import vem
 from topiczoo.inference.em.expectations_response import NormalResponse
-from topiczoo.inference.story.graph import read
+from topiczoo.inference.story.reading import read
 from topiczoo.models import draw_words, slda
 
 FEW = CORPUS[:20]

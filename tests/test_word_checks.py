@@ -8,7 +8,7 @@ from fits import fit_of
 
 from topiczoo import inference, models
 from topiczoo.corpora import Corpus
-from topiczoo.diagnostics.word_checks import check_words, mutual_information
+from topiczoo.diagnostics.checks.word_checks import check_words, mutual_information
 
 RNG = np.random.default_rng(5)
 TOPICS, TERMS, DOCUMENTS = 3, 30, 120

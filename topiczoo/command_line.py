@@ -140,7 +140,7 @@ def _unlabelled(y: Any) -> int:
 def _fit(options: argparse.Namespace) -> int:
     import numpy as np
 
-    from topiczoo import corpora, inference, models
+    from topiczoo import corpora, inference
 
     began = time.perf_counter()
     check_output(options.out, options.force)
@@ -163,8 +163,8 @@ def _fit(options: argparse.Namespace) -> int:
             raise ValueError(f"--standardise needs numbers, and the column {options.y!r} holds labels; leave it out.")
         mean, deviation = info["standardised"] = [float(np.nanmean(y)), float(np.nanstd(y)) or 1.0]
         y = (y - mean) / deviation
-    if "background" in inspect.signature(story).parameters:
-        settings.setdefault("background", models.background(corpus))
+    for name, made_of in getattr(story, "from_corpus", {}).items():  # a story may say which of its arguments do
+        settings.setdefault(name, made_of(corpus))
     fit = engine(story, corpus, y, seed=options.seed, **settings)
     fit.info |= info
     saved = fit.save(options.out)  # before anything is shown: that must not lose the fit
@@ -206,8 +206,10 @@ def _predict(options: argparse.Namespace) -> int:
     if not 0 < options.interval < 1:
         raise ValueError(f"--interval is {options.interval}; give a number between 0 and 1.")
     fit = inference.load(options.fit, find_story(options.story) if options.story else None)
-    if isinstance(fit.y, dict):
-        raise ValueError(f"the fit has several responses ({', '.join(fit.y)}); predict them in Python, by fit.predict.")
+    if fit.response.several:
+        raise ValueError(
+            f"the fit has several responses ({', '.join(fit.response.parts)}); predict them in Python, by fit.predict."
+        )
     corpus, _ = _read_new(options.csv, options.text, None, fit)
     prediction = fit.predict(corpus, progress_bar=True)
     frame = prediction.frame(options.interval)
@@ -243,9 +245,8 @@ def _check(options: argparse.Namespace) -> int:
     corpus, y = corpora.load_reviews(num_documents=60)
     story = find_story(options.story)
     response = ((y - y.mean()) / y.std(),) if "y" in inspect.signature(story).parameters else ()
-    few = {"num_topics": 3} if "num_topics" in inspect.signature(story).parameters else {}
     settings = read_settings(options.set, story, inference.check)
-    table = inference.check(story, corpus, *response, **few | settings)
+    table = inference.check(story, corpus, *response, **settings)
     print(table.to_string(index=False))
     return 0 if table["passes"].all() else 1
 
@@ -265,8 +266,8 @@ def print_topics(fit: Any, n: int = 8) -> None:
 
 def print_classes(fit: Any, n: int = 8) -> None:
     """What each class of a story without topics says more than others, by the first chain."""
-    for site, dims in fit.story.dims.items():
-        if dims != (None, "term") or site not in fit.sites:
+    for site in fit.graph.of_labels:
+        if site not in fit.sites:
             continue
         leading = fit.deviations(site, n)
         if "label" in leading:

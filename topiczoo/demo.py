@@ -51,7 +51,7 @@ def _demo(out: str, seed: int) -> int:
         raise KeyboardInterrupt  # half a demonstration shows nothing
     for site, block in fit.info["blocks"].items():
         print(f"  {site:6s} by {block}")
-    fit.info["standardised"] = [float(mean), float(scale)]  # the report shows stars
+    fit.info["standardised"] = float(mean), float(scale)  # the report shows stars
     fit = diagnostics.align(fit)
     print("\nTopics of the first chain, coefficient with 90% interval (standard units):")
     print_topics(fit)

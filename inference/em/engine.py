@@ -35,7 +35,10 @@ from tqdm.auto import tqdm
 from topiczoo.corpora import Corpus
 
 from ..kernels.word_steps import fold_in
-from ..story.graph import LABEL, StoryGraph, read
+from ..posterior.posterior import Posterior
+from ..story.bound import BoundGraph
+from ..story.graph import LABEL
+from ..story.reading import read
 from ..story.tracing import circumstances
 from ..story.validation import check_counts, check_numbers, check_seed
 from .expectations import Marginals, Settings
@@ -87,8 +90,8 @@ def vem(
     num_draws: int = 200,
     progress_bar: bool = True,
     **arguments: Any,
-) -> Any:
-    """Fit a story by variational EM; returns a Fit.
+) -> Posterior:
+    """Fit a story by variational EM.
 
     Parameters
     ----------
@@ -143,8 +146,6 @@ def vem(
     check_numbers(zero=True, tolerance=tolerance, e_tolerance=e_tolerance)
     if start_variance is not None:
         check_numbers(or_a=", or None", start_variance=start_variance)
-    from ..posterior.fit import Fit
-
     graph = read(story, corpus, y, arguments, latent_classes=True)
     settings = Settings(
         topics, point, estimate_alpha, e_tolerance, e_iterations, start, expectation, slack, guarded, start_variance
@@ -161,9 +162,8 @@ def vem(
     means = {name: _share(value)[None] for name, value in marginals.dirichlet.items()}
     means.update({name: value[None] for name, value in marginals.point.items()})
     means.update({name: mean[None] for name, (mean, _) in marginals.normal.items()})
-    return Fit(
-        graph.story, corpus, _draw(marginals, rng, num_draws), engine="vem", info=info,
-        y=graph.y if graph.known is None else graph.known,
+    return Posterior.of(
+        graph, _draw(marginals, rng, num_draws), engine="vem", info=info,
         means={name: np.asarray(value, np.float32) for name, value in means.items()},
     )  # fmt: skip
 
@@ -173,7 +173,7 @@ def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name} is {value!r}; choose from {', '.join(map(repr, choices))}.")
 
 
-def form_of(graph: StoryGraph, settings: Settings, order: str) -> Form:
+def form_of(graph: BoundGraph, settings: Settings, order: str) -> Form:
     """The form that serves a story."""
     if not graph.has_words:
         latent = graph.latent.values()
@@ -188,7 +188,7 @@ def form_of(graph: StoryGraph, settings: Settings, order: str) -> Form:
 
 
 def _ascend(
-    form: Form, state: Any, graph: StoryGraph, num_iterations: int, tolerance: float, progress_bar: bool
+    form: Form, state: Any, graph: BoundGraph, num_iterations: int, tolerance: float, progress_bar: bool
 ) -> tuple[Any, dict[str, Any]]:
     """E-steps and M-steps in turn until the bound rests."""
     began, fresh = time.perf_counter(), getattr(form, "afresh", True)
@@ -210,7 +210,7 @@ def _ascend(
                 fresh = fresh and not (i >= FRESH and rise < tolerance)
                 if monotone and rise < -ROUNDING:
                     info["warning"] = f"the bound fell from {bounds[-1]:.8g} to {bound:.8g} in iteration {i}"
-                    warnings.warn(f"vem stopped: {info['warning']}.", RuntimeWarning, stacklevel=3)
+                    warnings.warn(f"vem stopped: {info['warning']}.", RuntimeWarning, stacklevel=4)
                     break
                 state = new
                 bounds.append(bound)
@@ -225,7 +225,7 @@ def _ascend(
     return state, info
 
 
-def _finite(form: Form, state: Any, graph: StoryGraph) -> float:
+def _finite(form: Form, state: Any, graph: BoundGraph) -> float:
     """The bound, if it is a number; else name the site that is none."""
     bound = form.bound(state)
     if np.isfinite(bound):

@@ -17,9 +17,9 @@ from scipy.special import digamma, gammaln, polygamma
 
 from topiczoo.corpora.layouts import documents
 
-from ..story.advice import unserved
-from ..story.graph import StoryGraph
+from ..story.bound import BoundGraph
 from ..story.tracing import ZbarHandler, base_distribution, run
+from ..story.unserved import Unserved
 
 SMOOTHING = 1e-20  # expected tokens added to each term under maximum likelihood: log 0 would end the bound
 SMALLEST_ALPHA = 1e-3  # an unused topic's alpha would run to 0, where float32 loses digamma
@@ -53,12 +53,12 @@ class Marginals:
     )  # mean and variance, both as the site
 
 
-def refuse(graph: StoryGraph, site: str, why: str) -> NoReturn:
+def refuse(graph: BoundGraph, site: str, why: str) -> NoReturn:
     """Say which site stands in the way, and what would work."""
-    raise unserved(graph, ["vem"], f"vem cannot serve the site {site!r} of the story {graph.story.name!r}: {why}")
+    raise Unserved(graph, ["vem"], f"vem cannot serve the site {site!r} of the story {graph.story.name!r}: {why}")
 
 
-def coefficients_site(graph: StoryGraph, response: str) -> str:
+def coefficients_site(graph: BoundGraph, response: str) -> str:
     """The site whose value is the eta of the story's first ``zbar @ eta``."""
     answer = ZbarHandler(lambda theta: theta)
     trace = run(graph.story, graph.few_documents, graph.few_y, graph.few_values, answer)
@@ -68,7 +68,7 @@ def coefficients_site(graph: StoryGraph, response: str) -> str:
     refuse(graph, response, "the eta of its zbar @ eta is computed, not a site itself")
 
 
-def require_dirichlet(graph: StoryGraph, name: str) -> None:
+def require_dirichlet(graph: BoundGraph, name: str) -> None:
     """The site is a Dirichlet whose concentration depends on no other site."""
     site = graph.latent[name]
     if not isinstance(site.prior, dist.Dirichlet):
@@ -77,7 +77,7 @@ def require_dirichlet(graph: StoryGraph, name: str) -> None:
         refuse(graph, above[0], f"it is a latent parameter of the prior of {name!r}")
 
 
-def concentrations(graph: StoryGraph, names: list[str]) -> dict[str, np.ndarray]:
+def concentrations(graph: BoundGraph, names: list[str]) -> dict[str, np.ndarray]:
     """The prior concentrations of Dirichlet sites as the story gives them, in the shape of the sites' values."""
 
     @jax.jit

@@ -19,7 +19,8 @@ from topiczoo.models.distributions import NormalJeffreys
 from topiczoo.models.vocabulary import BagOfWords
 
 from ..kernels.additive import JeffreysPenalty, LaplacePenalty, Penalty
-from ..story.graph import BETA, StoryGraph
+from ..story.bound import BoundGraph
+from ..story.graph import BETA
 from ..story.tracing import ZbarHandler, base_distribution, run
 from .additive_site import AdditiveSite, Facet, counts_of
 from .expectations import Marginals, Settings, refuse
@@ -31,11 +32,11 @@ SPARSE = dist.Laplace, NormalJeffreys  # priors of deviations
 TOLD, LATENT = 10.0, 0.3
 
 
-def has_sparse_prior(graph: StoryGraph, name: str) -> bool:
+def has_sparse_prior(graph: BoundGraph, name: str) -> bool:
     return isinstance(graph.latent[name].prior, SPARSE)
 
 
-def additive_topics(graph: StoryGraph, settings: Settings) -> AdditiveSite | None:
+def additive_topics(graph: BoundGraph, settings: Settings) -> AdditiveSite | None:
     """The deviations of the topics that the story gives to draw_words, where they are softmax(rest + deviations)."""
     above = sorted(graph.parents[BETA] - {BETA})
     if not above or not all(has_sparse_prior(graph, name) for name in above):
@@ -49,7 +50,7 @@ def additive_topics(graph: StoryGraph, settings: Settings) -> AdditiveSite | Non
     return _additive(graph, settings, above, topics)
 
 
-def additive_bags(graph: StoryGraph, settings: Settings, name: str) -> tuple[str, AdditiveSite]:
+def additive_bags(graph: BoundGraph, settings: Settings, name: str) -> tuple[str, AdditiveSite]:
     """The deviations of the components that the story gives to draw_bags, with the site of the words."""
     trace = run(graph.story, graph.few_documents, graph.few_y, graph.few_values)
     bags = [
@@ -67,7 +68,7 @@ def additive_bags(graph: StoryGraph, settings: Settings, name: str) -> tuple[str
 
 
 def _additive(
-    graph: StoryGraph, settings: Settings, names: list[str], components: Callable[[dict], jax.Array], words: str = ""
+    graph: BoundGraph, settings: Settings, names: list[str], components: Callable[[dict], jax.Array], words: str = ""
 ) -> AdditiveSite:
     """Check that components are softmax(rest + deviations), find which deviations are in which, and read their priors."""
     penalties = {name: _penalty(graph, settings, name, words) for name in names}
@@ -114,7 +115,7 @@ def _nearest(rows: jax.Array, candidates: jax.Array) -> np.ndarray:
     return np.asarray(((candidates**2).sum(-1) - 2 * rows @ candidates.T).argmin(-1), np.int32)
 
 
-def _penalty(graph: StoryGraph, settings: Settings, name: str, words: str) -> Penalty:
+def _penalty(graph: BoundGraph, settings: Settings, name: str, words: str) -> Penalty:
     """The prior of a site of deviations, which must be independent and centred, and read by the words alone."""
     site = graph.latent[name]
     if site.document_axis is not None:
@@ -146,7 +147,7 @@ class Bags:
 
     afresh = False
 
-    def __init__(self, graph: StoryGraph, settings: Settings) -> None:
+    def __init__(self, graph: BoundGraph, settings: Settings) -> None:
         deviation = next(name for name in graph.latent if has_sparse_prior(graph, name))
         self.words, self.site = additive_bags(graph, settings, deviation)
         extra = sorted(set(graph.latent) - {deviation})

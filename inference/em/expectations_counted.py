@@ -10,13 +10,13 @@ import numpy as np
 
 from topiczoo.corpora.layouts import documents
 
-from ..story.graph import StoryGraph
+from ..story.bound import BoundGraph
 from ..story.tracing import ZbarHandler, run, total
 from .expectations import DirichletSite, concentrations, refuse, require_dirichlet
 
 
 def counted_sites(
-    graph: StoryGraph, names: Sequence[str], mle: bool, observed: Sequence[str] | None = None
+    graph: BoundGraph, names: Sequence[str], mle: bool, observed: Sequence[str] | None = None
 ) -> list[tuple[DirichletSite, np.ndarray]]:
     """The sites, such as the shares of observed classes, each with its posterior; whatever is not of this kind is refused.
 

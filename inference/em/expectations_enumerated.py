@@ -17,7 +17,7 @@ import numpy as np
 
 from topiczoo.corpora.layouts import documents
 
-from ..story.graph import StoryGraph
+from ..story.bound import BoundGraph
 from ..story.tracing import ZbarHandler, base_distribution, run
 from .additive_site import WARM_UP, AdditiveSite, counts_of
 from .expectations import DirichletSite, Marginals, Settings, concentrations, impossible, refuse, require_dirichlet
@@ -35,7 +35,7 @@ class EnumeratedState(NamedTuple):
 class Enumerated:
     """Stories of one categorical z for each document, and Dirichlet or additive sites that do not belong to documents."""
 
-    def __init__(self, graph: StoryGraph, settings: Settings) -> None:
+    def __init__(self, graph: BoundGraph, settings: Settings) -> None:
         self.graph = graph
         discrete = [name for name, site in graph.latent.items() if site.discrete]
         others = [name for name in graph.latent if name not in discrete]

@@ -26,7 +26,7 @@ from topiczoo.corpora.layouts import distinct_pairs
 
 from ..kernels.special import digamma
 from ..kernels.word_steps import pair_batches
-from ..story.graph import StoryGraph
+from ..story.bound import BoundGraph
 from .expectations import Marginals, Settings, expected_log, fit_alpha, refuse
 from .expectations_glm import GlmResponse, Settled, no_less_than_rounding, settle_glm, sums_of_words
 from .expectations_words import read_words
@@ -48,7 +48,7 @@ class GlmState(NamedTuple):
 class GlmWords:
     """Stories of a Dirichlet theta for each document, Dirichlet topics, and responses of one zbar @ eta."""
 
-    def __init__(self, graph: StoryGraph, settings: Settings) -> None:
+    def __init__(self, graph: BoundGraph, settings: Settings) -> None:
         self.graph, self.settings = graph, settings
         self.theta, self.topics, self.alpha = read_words(graph, settings)
         self.response = GlmResponse(graph, settings.point, settings.expectation)
@@ -56,7 +56,7 @@ class GlmWords:
         if extra := sorted((set(graph.latent) | set(graph.observed)) - known):
             refuse(graph, extra[0], "it is neither part of the words nor of their response")
         self.num_topics = len(self.topics.prior)
-        self.pairs = pair_batches(distinct_pairs(graph.corpus), *graph.corpus.counts.shape)
+        self.pairs = pair_batches(distinct_pairs(graph.corpus.counts), *graph.corpus.counts.shape)
         self.lengths = jnp.asarray(graph.corpus.lengths, jnp.float32)
         self.size = int(np.prod(self.response.shape[1:], dtype=int))
         data = self.response.data  # an argument: XLA would spend seconds on what follows from constants

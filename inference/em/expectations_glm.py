@@ -35,7 +35,8 @@ from ..kernels.special import digamma, gammaln
 from ..kernels.sweep import CHUNK, look_up, room, topics_of_terms, with_padding
 from ..kernels.word_steps import Chunk, PairBlocks, Weighed, by_document, out_of_logs, phi_at
 from ..marginal.model import sigma_points
-from ..story.graph import ZBAR, StoryGraph
+from ..story.bound import BoundGraph
+from ..story.graph import ZBAR
 from ..story.tracing import ZbarHandler, run, total
 from .expectations import coefficients_site, refuse
 
@@ -46,7 +47,7 @@ SMALLEST_STEP = 1 / 64  # of a document's tilt; below it the document rests
 class GlmResponse:
     """The observed sites below zbar, the coefficients eta, and the other parameters they read."""
 
-    def __init__(self, graph: StoryGraph, point: str, expectation: str = "sigma points") -> None:
+    def __init__(self, graph: BoundGraph, point: str, expectation: str = "sigma points") -> None:
         self.graph, self.map, self.delta = graph, point == "map", expectation == "delta"
         for name in graph.response_sites:
             if name in graph.latent:

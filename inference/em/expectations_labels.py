@@ -26,7 +26,8 @@ from topiczoo.corpora.layouts import distinct_pairs, documents
 
 from ..kernels.word_steps import e_step, first_gamma, pair_batches
 from ..mcmc.conjugate import LabelBlock
-from ..story.graph import LABEL, StoryGraph
+from ..story.bound import BoundGraph
+from ..story.graph import LABEL
 from ..story.tracing import ZbarHandler, run, total
 from .additive_site import dealt_counts, warmed_up
 from .expectations import Marginals, Settings, expected_log, fit_alpha, impossible, refuse
@@ -50,7 +51,7 @@ class LabelsState(NamedTuple):
 class LatentLabels:
     """Stories of one latent label a document, with topics of its own, and a Dirichlet theta."""
 
-    def __init__(self, graph: StoryGraph, settings: Settings) -> None:
+    def __init__(self, graph: BoundGraph, settings: Settings) -> None:
         self.graph, self.settings = graph, settings
         self.theta, self.topics, self.alpha = read_words(graph, settings, labels=True)
         above = sorted(graph.parents[LABEL])
@@ -70,7 +71,7 @@ class LatentLabels:
             graph, others, lambda points, shares, *data: (shares * self._log_evidence(points, *data)).sum()
         )
         corpus = graph.corpus
-        self.pairs = pair_batches(distinct_pairs(corpus), *corpus.counts.shape)
+        self.pairs = pair_batches(distinct_pairs(corpus.counts), *corpus.counts.shape)
         self.place_of = self._documents_of_places()
         self.lengths = corpus.lengths.astype(np.float64)
         self.data = documents(corpus, pairs=True), jax.tree.map(jnp.asarray, graph.y)
@@ -78,7 +79,7 @@ class LatentLabels:
 
     def _documents_of_places(self) -> jax.Array:
         """The document at each position of the batches; one beyond the last in padding."""
-        pairs, batches = distinct_pairs(self.graph.corpus), self.pairs.batches
+        pairs, batches = distinct_pairs(self.graph.corpus.counts), self.pairs.batches
         place = np.full(batches.terms.shape, len(self.graph.corpus), np.int32)
         place[batches.positions()] = np.asarray(pairs.document)
         return jnp.asarray(place)
@@ -154,7 +155,7 @@ class PointSites:
     ``log_density(points, *data)`` is what is climbed beside the priors.
     """
 
-    def __init__(self, graph: StoryGraph, names: list[str], log_density: Callable) -> None:
+    def __init__(self, graph: BoundGraph, names: list[str], log_density: Callable) -> None:
         self.graph, self.names = graph, names
         transforms = {name: biject_to(graph.latent[name].fn.support) for name in names}
         few = graph.few_documents, graph.few_y

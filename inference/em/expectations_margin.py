@@ -25,7 +25,8 @@ from topiczoo.corpora.layouts import documents
 from topiczoo.models.margins import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgainstAll
 
 from ..kernels.word_steps import Rival
-from ..story.graph import ZBAR, StoryGraph
+from ..story.bound import BoundGraph
+from ..story.graph import ZBAR
 from ..story.tracing import ZbarHandler, base_distribution, run
 from .additive_site import counts_of
 from .expectations import Marginals, Settings, coefficients_site, refuse
@@ -43,7 +44,7 @@ WIDER, NARROWER = 1.5, 0.3  # a document's next step, where the last one served 
 SMALLEST_VARIANCE = 1e-6  # of a coefficient under a Laplace prior, in units of the prior's
 
 
-def is_margin(graph: StoryGraph) -> bool:
+def is_margin(graph: BoundGraph) -> bool:
     """Whether some site below zbar is a margin."""
     return any(graph.family(name) in LOSSES for name in graph.response_sites)
 
@@ -51,7 +52,7 @@ def is_margin(graph: StoryGraph) -> bool:
 class MarginResponse:
     """The one margin below zbar, as the story gives it: its loss, its targets, and the prior of its coefficients."""
 
-    def __init__(self, graph: StoryGraph) -> None:
+    def __init__(self, graph: BoundGraph) -> None:
         self.graph = graph
         self.name = next(name for name in graph.response_sites if graph.family(name) in LOSSES)
         self.others = [name for name in graph.response_sites if name != self.name]
@@ -131,7 +132,7 @@ def _loss_of_tokens(loss: Loss, tokens: jax.Array, rows: tuple, shared: tuple) -
 class MarginWords(TiltedWords):
     """Stories of a Dirichlet theta for each document, Dirichlet topics, and one margin of zbar @ eta."""
 
-    def __init__(self, graph: StoryGraph, settings: Settings) -> None:
+    def __init__(self, graph: BoundGraph, settings: Settings) -> None:
         super().__init__(graph, settings)
         self.response = MarginResponse(graph)
         self.labelled = self.response.labelled

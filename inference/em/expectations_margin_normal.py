@@ -22,7 +22,7 @@ from ..kernels.sharding import by_threads, over_shards
 from ..kernels.special import digamma
 from ..kernels.sweep import CHUNK, look_up, room, with_padding
 from ..kernels.word_steps import Chunk, PairBlocks, Weighed, out_of_logs
-from ..story.graph import StoryGraph
+from ..story.bound import BoundGraph
 from .expectations import Marginals, Settings, refuse
 from .expectations_margin import MarginResponse
 from .expectations_response import NormalResponse
@@ -101,7 +101,7 @@ class MarginNormalState(NamedTuple):
 class MarginNormalWords(TiltedWords):
     """Stories of a Dirichlet theta for each document, Dirichlet topics, one normal response and one margin of zbar @ eta."""
 
-    def __init__(self, graph: StoryGraph, settings: Settings) -> None:
+    def __init__(self, graph: BoundGraph, settings: Settings) -> None:
         super().__init__(graph, settings)
         self.normal, self.margin = _NormalBeside(graph, settings.point), MarginResponse(graph)
         if self.margin.loss is not TUBE or self.margin.laplace:

@@ -16,7 +16,7 @@ import numpy as np
 from topiczoo.corpora.layouts import PaddedBatches, token_batches
 
 from ..kernels.special import digamma, gammaln
-from ..story.graph import StoryGraph
+from ..story.bound import BoundGraph
 from .expectations import Marginals, Settings, expected_log, fit_alpha, log_normaliser, refuse
 from .expectations_response import NormalResponse
 from .expectations_words import read_words
@@ -173,7 +173,7 @@ class NormalState(NamedTuple):
 class NormalWords:
     """Stories of a Dirichlet theta for each document, Dirichlet topics, and one normal response linear in zbar."""
 
-    def __init__(self, graph: StoryGraph, settings: Settings) -> None:
+    def __init__(self, graph: BoundGraph, settings: Settings) -> None:
         self.graph, self.settings = graph, settings
         self.theta, self.topics, self.alpha = read_words(graph, settings)
         self.response = NormalResponse(graph, settings.point)

@@ -18,7 +18,8 @@ from scipy.optimize import minimize_scalar
 
 from topiczoo.corpora.layouts import documents
 
-from ..story.graph import ZBAR, StoryGraph
+from ..story.bound import BoundGraph
+from ..story.graph import ZBAR
 from ..story.tracing import ZbarHandler, base_distribution, log_prob, run
 from .expectations import coefficients_site, refuse
 
@@ -35,7 +36,7 @@ class Look(NamedTuple):
 class NormalResponse:
     """The one site below zbar, its coefficients eta, and the site ("spread") that sets its scale, if any."""
 
-    def __init__(self, graph: StoryGraph, point: str) -> None:
+    def __init__(self, graph: BoundGraph, point: str) -> None:
         self.graph, self.map = graph, point == "map"
         self.name = self._one_site()
         self._check_family()

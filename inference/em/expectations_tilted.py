@@ -14,7 +14,7 @@ import numpy as np
 from topiczoo.corpora.layouts import distinct_pairs
 
 from ..kernels.word_steps import e_step, first_gamma, pair_batches
-from ..story.graph import StoryGraph
+from ..story.bound import BoundGraph
 from .expectations import Settings, expected_log, fit_alpha, refuse
 from .expectations_words import read_words
 from .support_vectors import LOOSE_GAP, Loss, Solution, n_slack, one_slack
@@ -26,11 +26,11 @@ class TiltedWords:
     monotone = False
     labelled: np.ndarray  # [D] bool
 
-    def __init__(self, graph: StoryGraph, settings: Settings) -> None:
+    def __init__(self, graph: BoundGraph, settings: Settings) -> None:
         self.graph, self.settings = graph, settings
         self.theta, self.topics, self.alpha = read_words(graph, settings)
         self.num_topics = len(self.topics.prior)
-        self.pairs = pair_batches(distinct_pairs(graph.corpus), *graph.corpus.counts.shape)
+        self.pairs = pair_batches(distinct_pairs(graph.corpus.counts), *graph.corpus.counts.shape)
         self.lengths = graph.corpus.lengths.astype(np.float64)
 
     def refuse_others(self, known: set[str], whole: str) -> None:

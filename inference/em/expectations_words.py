@@ -12,7 +12,8 @@ from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Pairs, distinct_pairs, documents
 
 from ..kernels.word_steps import e_step, first_gamma, pair_batches
-from ..story.graph import LABEL, StoryGraph
+from ..story.bound import BoundGraph
+from ..story.graph import LABEL
 from ..story.tracing import ZbarHandler, run
 from .additive_site import AdditiveSite, dealt_counts, warmed_up
 from .expectations import (
@@ -45,7 +46,7 @@ class Words:
     Where topics are those of an observed label, a term said under another label is another term.
     """
 
-    def __init__(self, graph: StoryGraph, settings: Settings) -> None:
+    def __init__(self, graph: BoundGraph, settings: Settings) -> None:
         self.graph, self.settings = graph, settings
         self.theta, self.topics, self.alpha = read_words(graph, settings, labels=True)
         extra = sorted(set(graph.latent) - {self.theta, *self.topics.names})
@@ -91,7 +92,7 @@ class Words:
         return marginals
 
 
-def observed_labels(graph: StoryGraph) -> np.ndarray:
+def observed_labels(graph: BoundGraph) -> np.ndarray:
     """The label that the story gives to draw_words for each document, [D]."""
     if above := sorted(graph.parents[LABEL]):
         refuse(graph, above[0], "the label given to draw_words depends on it, and vem wants it observed")
@@ -107,7 +108,7 @@ def observed_labels(graph: StoryGraph) -> np.ndarray:
 
 def labelled_pairs(corpus: Corpus, labels: np.ndarray | None, shape: tuple[int, ...]) -> tuple[Pairs, int, int]:
     """What :func:`pair_batches` wants; term v under label j is term j V + v."""
-    pairs = distinct_pairs(corpus)
+    pairs = distinct_pairs(corpus.counts)
     if labels is None:
         return pairs, *corpus.counts.shape
     shift = labels[np.asarray(pairs.document)] * shape[-1]
@@ -115,7 +116,7 @@ def labelled_pairs(corpus: Corpus, labels: np.ndarray | None, shape: tuple[int, 
 
 
 def read_words(
-    graph: StoryGraph, settings: Settings, labels: bool = False
+    graph: BoundGraph, settings: Settings, labels: bool = False
 ) -> tuple[str, DirichletSite | AdditiveSite, np.ndarray]:
     """The names and priors of theta and of the topics, where only the words read them.
 
@@ -130,11 +131,11 @@ def read_words(
             (*graph.response_sites, "draw_words")[0],
             "vem knows topics of a label without a response of topics only",
         )
-    additive = additive_topics(graph, settings) if beta is None else None
+    additive = additive_topics(graph, settings) if not beta else None
     for name, what in ((theta, "theta"), (beta, "beta")):
         if what == "beta" and additive is not None:
             continue
-        if name is None:
+        if not name:
             above = sorted(graph.parents["~" + what] - {"~" + what}) or ["draw_words"]
             refuse(graph, above[0], f"the {what} given to draw_words is computed, not a Dirichlet site itself")
         require_dirichlet(graph, name)
@@ -144,7 +145,7 @@ def read_words(
         refuse(graph, theta, "it has no axis of documents")
     if additive is None and graph.latent[beta].document_axis is not None:
         refuse(graph, beta, "it has an axis of documents")
-    priors = concentrations(graph, [theta] if beta is None else [theta, beta])
+    priors = concentrations(graph, [theta] if not beta else [theta, beta])
     alpha = priors[theta]
     if settings.estimate_alpha:
         if np.ptp(alpha, axis=0).any():

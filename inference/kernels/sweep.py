@@ -23,7 +23,7 @@ import numpy as np
 from topiczoo.corpora.layouts import Documents, LongDocuments, PaddedBatches
 
 from ..story.assignments import Assignments, count, long_counts
-from ..story.graph import StoryGraph
+from ..story.bound import BoundGraph
 from ..story.tracing import ZbarHandler, base_distribution, run
 from .gamma import dirichlet
 from .sharding import over_shards
@@ -42,7 +42,7 @@ class Weights(NamedTuple):
 
 
 def read_weights(
-    graph: StoryGraph, corpus: Documents, y: Any, values: dict, collapsed: bool, one_label: bool = False
+    graph: BoundGraph, corpus: Documents, y: Any, values: dict, collapsed: bool, one_label: bool = False
 ) -> Weights:
     """Run the story once to see what it gives to draw_words and what it multiplies zbar with.
 
@@ -82,7 +82,7 @@ class BatchSweep:
     """One sweep over the tokens of a batch of documents; conditioned on everything else."""
 
     def __init__(
-        self, graph: StoryGraph, collapsed: bool, supervised: bool, weights: Weights,
+        self, graph: BoundGraph, collapsed: bool, supervised: bool, weights: Weights,
         corpus: Documents, y: Any, values: dict, rows: jax.Array, lengths: jax.Array,
     ) -> None:  # fmt: skip
         self.graph, self.collapsed, self.supervised, self.weights = graph, collapsed, supervised, weights
@@ -188,7 +188,7 @@ class Given(NamedTuple):
     values: dict
 
 
-def given(key: jax.Array, graph: StoryGraph, corpus: Documents, y: Any, values: dict, collapsed: bool) -> Given:
+def given(key: jax.Array, graph: BoundGraph, corpus: Documents, y: Any, values: dict, collapsed: bool) -> Given:
     """What a sweep at these values is given."""
     weights = read_weights(graph, corpus, y, values, collapsed)
     others = {name: value for name, value in values.items() if name != "z"}
@@ -206,7 +206,7 @@ class Swept(NamedTuple):
 
 
 def sweep_shards(
-    graph: StoryGraph,
+    graph: BoundGraph,
     collapsed: bool,
     supervised: bool,
     given: Given,
@@ -279,7 +279,7 @@ def assembled(swept: Swept, batches: PaddedBatches, tables: bool, num_terms: int
 
 
 def sweep(
-    key: jax.Array, z: Assignments, graph: StoryGraph, corpus: Documents, y: Any, values: dict,
+    key: jax.Array, z: Assignments, graph: BoundGraph, corpus: Documents, y: Any, values: dict,
     *, collapsed: bool, supervised: bool, swept: Swept | None = None,
 ) -> Assignments:  # fmt: skip
     """A new topic for every token of the corpus; those of the shards may have been drawn already, ``swept``.
@@ -296,7 +296,7 @@ def sweep(
 
 
 def sweep_long(
-    graph: StoryGraph, collapsed: bool, supervised: bool, given: Given, z: Assignments, long: LongDocuments
+    graph: BoundGraph, collapsed: bool, supervised: bool, given: Given, z: Assignments, long: LongDocuments
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """New topics of the documents that are laid out alone, their counts, and for how many tokens another was proposed.
 

@@ -21,7 +21,8 @@ from numpyro.distributions import biject_to, constraints
 from topiczoo.corpora import Corpus
 
 from ..kernels.gamma import log_gamma
-from ..story.graph import Site, StoryGraph
+from ..story.bound import BoundGraph
+from ..story.graph import Site
 from ..story.tracing import ZbarHandler, run
 
 KINDS = ("mean_field", "amortised")
@@ -66,7 +67,7 @@ class PathwiseDirichlet(dist.Dirichlet):
 class Guide:
     """``guide(documents, y, rows, scale)``: draws every latent site for the documents at some rows of the corpus."""
 
-    def __init__(self, graph: StoryGraph, kind: str, seed: int) -> None:
+    def __init__(self, graph: BoundGraph, kind: str, seed: int) -> None:
         if kind not in KINDS:
             raise ValueError(f"guide is {kind!r}; give one of {', '.join(map(repr, KINDS))}.")
         self.graph = graph

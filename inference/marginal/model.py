@@ -34,9 +34,10 @@ from numpyro.primitives import Messenger
 from topiczoo.models.vocabulary import Zbar
 
 from ..kernels.small_matrices import cholesky
-from ..story.advice import unserved
-from ..story.graph import ZBAR, StoryGraph
+from ..story.bound import BoundGraph
+from ..story.graph import ZBAR
 from ..story.tracing import ZbarHandler, log_prob, run
+from ..story.unserved import Unserved
 
 FLOOR = 1e-30  # of a word's probability, so that float32 can hold the slope of its logarithm
 AVERAGES = {
@@ -58,7 +59,7 @@ class Marginal:
         What is averaged over the points: ``"density"`` or ``"log"``.
     """
 
-    def __init__(self, graph: StoryGraph, *, nodes: int, average: str) -> None:
+    def __init__(self, graph: BoundGraph, *, nodes: int, average: str) -> None:
         if average not in AVERAGES:
             raise ValueError(f"average is {average!r}; give one of {', '.join(map(repr, AVERAGES))}.")
         self.graph, self.nodes, self.average = graph, nodes, average
@@ -139,7 +140,7 @@ class Marginal:
             site = graph.latent[name]
             alone = site.document_axis == -1 and len(site.shape) == 1 and site.fn.has_enumerate_support
             if graph.has_words or not alone:
-                raise unserved(
+                raise Unserved(
                     graph,
                     ["nuts", "svi"],
                     f"The site {name!r} of the story {story!r} is discrete and cannot be summed out: only the words' "
@@ -154,7 +155,7 @@ class Marginal:
         if not graph.response_sites:
             return
         if not graph.linear:
-            raise unserved(
+            raise Unserved(
                 graph,
                 ["nuts", "svi"],
                 f"The story {story!r} uses zbar other than through zbar @ eta, so its topics cannot be summed out",

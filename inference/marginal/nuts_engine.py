@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import jax
-import jax.numpy as jnp
 from numpyro.infer import NUTS
 
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 
 from ..mcmc.chains import Schedule, chunk_size, run_chains
-from ..story.graph import read
+from ..posterior.posterior import Posterior
+from ..story.reading import read
 from ..story.tracing import circumstances
-from ..story.validation import check_counts, check_numbers, check_seed, refuse_improper
+from ..story.unserved import refuse_improper
+from ..story.validation import check_counts, check_numbers, check_seed
 from .model import Marginal
-
-if TYPE_CHECKING:
-    from ..posterior.fit import Fit
 
 NODES = 9
 CHUNK = 50  # draws between two looks at a chain
@@ -37,7 +34,7 @@ def nuts(
     story: str | Callable, corpus: Corpus, y: Any = None, *, seed: int = 0, num_warmup: int = 500, num_samples: int = 500,
     num_chains: int = 2, thinning: int = 1, progress_bar: bool = True, target_accept_prob: float = 0.9,
     max_tree_depth: int = 10, **arguments: Any,
-) -> Fit:  # fmt: skip
+) -> Posterior:  # fmt: skip
     """Draw from the posterior of a story by NumPyro's NUTS, with the topics of words summed out.
 
     Without a response the target is the story's exact posterior. With one it is an approximation whose error vanishes
@@ -57,8 +54,6 @@ def nuts(
     arguments
         Keyword arguments of the story.
     """
-    from ..posterior.fit import Fit
-
     check_seed(seed)
     check_counts(num_warmup=num_warmup, num_samples=num_samples, num_chains=num_chains, thinning=thinning)
     check_counts(max_tree_depth=max_tree_depth)
@@ -68,7 +63,7 @@ def nuts(
     model = Marginal(graph, nodes=NODES, average="density")
     drawn = run_chains(
         NUTS(model, target_accept_prob=target_accept_prob, max_tree_depth=max_tree_depth),
-        (documents(corpus, pairs=True), jax.tree.map(jnp.asarray, graph.y)),
+        (documents(corpus, pairs=True), graph.response.on_device()),
         seed=seed,
         num_chains=num_chains,
         schedule=Schedule(
@@ -86,4 +81,4 @@ def nuts(
         "divergences": int(drawn.statistics["diverging"].sum()), "interrupted": drawn.interrupted,
         **circumstances(),
     }  # fmt: skip
-    return Fit(graph.story, corpus, drawn.draws, y=graph.y, engine="nuts", info=info, statistics=drawn.statistics)
+    return Posterior.of(graph, drawn.draws, engine="nuts", info=info, statistics=drawn.statistics)

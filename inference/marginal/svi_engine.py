@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,14 +23,14 @@ from tqdm.auto import tqdm
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Documents, Pairs, documents
 
-from ..story.graph import StoryGraph, read
+from ..posterior.posterior import Posterior
+from ..story.bound import BoundGraph
+from ..story.reading import read
 from ..story.tracing import TRACING, circumstances, traced
-from ..story.validation import check_counts, check_numbers, check_seed, refuse_improper
+from ..story.unserved import refuse_improper
+from ..story.validation import check_counts, check_numbers, check_seed
 from .guides import Guide, PathwiseDirichlet
 from .model import Marginal
-
-if TYPE_CHECKING:
-    from ..posterior.fit import Fit
 
 NODES = 3
 BUDGET = (
@@ -43,7 +43,7 @@ def svi(
     story: str | Callable, corpus: Corpus, y: Any = None, *, seed: int = 0, num_steps: int = 2000,
     batch_size: int | None = None, guide: str = "mean_field", learning_rate: float = 0.05, num_draws: int = 500,
     progress_bar: bool = True, **arguments: Any,
-) -> Fit:  # fmt: skip
+) -> Posterior:  # fmt: skip
     """Fit a variational approximation of a story's posterior, and draw from it.
 
     Parameters
@@ -68,8 +68,6 @@ def svi(
     ``fit.info["losses"]`` are the estimates of the negative bound, one a step. With a response the bound averages its
     log-density over three sigma points of the predictor: exact for a normal response.
     """
-    from ..posterior.fit import Fit
-
     check_seed(seed)
     check_counts(num_steps=num_steps, num_draws=num_draws)
     check_numbers(learning_rate=learning_rate)
@@ -87,12 +85,10 @@ def svi(
         "learning_rate": learning_rate, "target": fitted.model.target, "losses": losses, "interrupted": interrupted,
         "as_means": sorted(means), **circumstances(),
     }  # fmt: skip
-    fit = Fit(
-        graph.story, corpus, draws, y=graph.y, engine="svi", info=info, statistics={},
-        means=means, snapshots=snapshots, snapshot_index=index,
+    return Posterior.of(
+        graph, draws, engine="svi", info=info, means=means, snapshots=snapshots, snapshot_index=index,
+        importance_ratios=fitted.importance_ratios,
     )  # fmt: skip
-    fit.importance_ratios = fitted.importance_ratios
-    return fit
 
 
 def learning_rates(peak: float, num_steps: int) -> Callable[[Any], Any]:
@@ -154,7 +150,7 @@ class _Fitting:
     """The model, the guide and the optimiser's state."""
 
     def __init__(
-        self, graph: StoryGraph, guide: str, batch_size: int, learning_rate: float, num_steps: int, seed: int
+        self, graph: BoundGraph, guide: str, batch_size: int, learning_rate: float, num_steps: int, seed: int
     ) -> None:
         self.graph, self.seed = graph, seed
         self.model = Marginal(graph, nodes=NODES, average="log")

@@ -17,7 +17,7 @@ import numpyro.distributions as dist
 from jax.flatten_util import ravel_pytree
 
 from ..story.assignments import AssignmentHandler, mean_topics
-from ..story.graph import StoryGraph
+from ..story.bound import BoundGraph
 from ..story.tracing import ZbarHandler, base_distribution, run, total
 from .augmentation import AUGMENTED
 from .conjugate import MAX_GAUSSIAN, Block, Few
@@ -35,7 +35,7 @@ class AugmentedBlock(Block):
 
     label = "normal draw given auxiliary variables"
 
-    def __init__(self, model: Callable | None, graph: StoryGraph, sites: Sequence[str]) -> None:
+    def __init__(self, model: Callable | None, graph: BoundGraph, sites: Sequence[str]) -> None:
         super().__init__(model, graph, sites)
         children = graph.children(sites)
         self.augmented = {
@@ -172,7 +172,7 @@ class AugmentedBlock(Block):
         return conditional.log_prob(ravel_pytree(self._part(new, auxiliary.column))[0])
 
     @classmethod
-    def recognise(cls, graph: StoryGraph, sites: Sequence[str], few: Few) -> bool:
+    def recognise(cls, graph: BoundGraph, sites: Sequence[str], few: Few) -> bool:
         """Whether the block's law is the story's: by families, then by the ratio test on the few documents."""
         latent = [graph.latent[site] for site in sites]
         if any(site.document_axis is not None or site.discrete for site in latent) or graph.drives_words(sites):

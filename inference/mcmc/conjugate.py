@@ -31,7 +31,7 @@ from topiczoo.corpora.layouts import documents
 from ..kernels.gamma import dirichlet
 from ..kernels.gig import GeneralizedInverseGaussian
 from ..story.assignments import AssignmentHandler
-from ..story.graph import StoryGraph
+from ..story.bound import BoundGraph
 from ..story.tracing import ZbarHandler, run, total
 
 MAX_GAUSSIAN = 2000  # larger normal sites go to NUTS: their precision matrix would not be worth it
@@ -55,7 +55,7 @@ class Block(MCMCKernel):
     recorded: tuple[str, ...] = ("lp", "usage")  # which ones
     integrated: Sequence[DirichletBlock] = ()  # blocks whose sites are integrated out of the recorded log density
 
-    def __init__(self, model: Callable | None, graph: StoryGraph, sites: Sequence[str]) -> None:
+    def __init__(self, model: Callable | None, graph: BoundGraph, sites: Sequence[str]) -> None:
         self._model, self.graph, self.sites = model, graph, tuple(sites)
 
     @property
@@ -110,7 +110,7 @@ class Block(MCMCKernel):
         return identity
 
 
-def joint(graph: StoryGraph, sites: Sequence[str], values: dict, corpus: Any, y: Any) -> Callable[[dict], jax.Array]:
+def joint(graph: BoundGraph, sites: Sequence[str], values: dict, corpus: Any, y: Any) -> Callable[[dict], jax.Array]:
     """The part of the story's log-density that some sites enter, as a function of their values."""
     counted = graph.drives_words(sites)
     parts = sorted(graph.children(sites)) + ["z"] * counted
@@ -149,7 +149,7 @@ class DirichletBlock(Block):
         return self.conditional(values, corpus, y).log_prob(new[self.sites[0]]).sum()
 
     @staticmethod
-    def recognise(graph: StoryGraph, site: str, few: Few) -> bool:
+    def recognise(graph: BoundGraph, site: str, few: Few) -> bool:
         """Whether the density is linear in log x."""
         if not isinstance(graph.latent[site].prior, dist.Dirichlet):
             return False
@@ -187,7 +187,7 @@ class GaussianBlock(Block):
         return conditional.log_prob(ravel_pytree({site: new[site] for site in self.sites})[0])
 
     @staticmethod
-    def recognise(graph: StoryGraph, sites: Sequence[str], few: Few) -> bool:
+    def recognise(graph: BoundGraph, sites: Sequence[str], few: Few) -> bool:
         """Whether the density is jointly quadratic: normal families all along, and equal curvature everywhere."""
         latent = [graph.latent[site] for site in sites]
         families = [graph.family(name) for name in graph.children(sites)]
@@ -210,7 +210,7 @@ class ScaleBlock(Block):
 
     label = "generalised inverse Gaussian draw"
 
-    def __init__(self, model: Callable | None, graph: StoryGraph, sites: Sequence[str], power: int) -> None:
+    def __init__(self, model: Callable | None, graph: BoundGraph, sites: Sequence[str], power: int) -> None:
         super().__init__(model, graph, sites)
         self.power = power
 
@@ -233,7 +233,7 @@ class ScaleBlock(Block):
         return self.conditional(values, corpus, y).log_prob(x**p) + jnp.log(p) + (p - 1) * jnp.log(x)
 
     @staticmethod
-    def recognise(graph: StoryGraph, site: str, few: Few) -> int:
+    def recognise(graph: BoundGraph, site: str, few: Few) -> int:
         """The power for which the density has the form, or 0."""
         latent = graph.latent[site]
         if latent.shape != () or latent.fn.support is not constraints.positive or graph.drives_words([site]):
@@ -294,7 +294,7 @@ class LabelBlock(Block):
         """
         support = self.graph.latent[self.sites[0]].fn.enumerate_support(expand=False)
         usage = jax.nn.one_hot(values[self.sites[0]], support.shape[0]).mean(0)
-        of_terms = [block for block in self.integrated if "term" in self.graph.story.dims[block.sites[0]]]
+        of_terms = [block for block in self.integrated if "term" in self.graph.dims[block.sites[0]]]
         centred = {b.sites[0]: jnp.full_like(v := values[b.sites[0]], 1.0 / v.shape[-1]) for b in of_terms}
         values = {**values, **centred}
         lp = total(run(self.graph.story, corpus, y, values))
@@ -303,7 +303,7 @@ class LabelBlock(Block):
         return {"lp": lp, "usage": usage}
 
     @staticmethod
-    def recognise(graph: StoryGraph, site: str) -> bool:
+    def recognise(graph: BoundGraph, site: str) -> bool:
         """One value a document, counted from 0: another support would be mistaken for its places."""
         latent = graph.latent[site]
         counted = isinstance(
@@ -320,7 +320,7 @@ class Few(NamedTuple):
     values: dict[str, Any]
 
 
-def few(graph: StoryGraph) -> Few:
+def few(graph: BoundGraph) -> Few:
     """The graph's few documents with their words laid out and random topics."""
     corpus = documents(graph.few_corpus, pairs=True, batches=True)
     values = dict(graph.few_values)

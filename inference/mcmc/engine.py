@@ -16,17 +16,18 @@ from numpyro.primitives import Messenger
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 
-from ..posterior.fit import Fit
-from ..story.advice import unserved
+from ..posterior.posterior import Posterior
 from ..story.assignments import AssignmentHandler
-from ..story.graph import BETA, THETA, StoryGraph, read
+from ..story.bound import BoundGraph
+from ..story.reading import read
 from ..story.tracing import base_distribution, circumstances
-from ..story.validation import check_counts, check_seed, refuse_improper
+from ..story.unserved import Unserved, refuse_improper
+from ..story.validation import check_counts, check_seed
 from .augmented import AugmentedBlock
 from .chains import Schedule, chunk_size, run_chains
 from .conjugate import Block, DirichletBlock, GaussianBlock, LabelBlock, ScaleBlock, few
 from .split import SplitGibbs
-from .topics import CollapsedBlock, TopicBlock, beta_can_be_integrated_out
+from .topics import CollapsedBlock, TopicBlock
 
 BUDGET = 128 * 2**20  # bytes: a site whose draws would take more is kept as running means and fewer draws
 MOST_DIVERGENT = 0.05  # share of a chain's draws that may diverge without a warning
@@ -37,7 +38,7 @@ def gibbs(
     story: str | Callable, corpus: Corpus, y: Any = None, *, seed: int = 0, num_warmup: int = 300, num_samples: int = 300,
     num_chains: int = 2, thinning: int = 1, keep: Sequence[str] | None = None, collapse: str = "proportions",
     progress_bar: bool = True, **arguments: Any,
-) -> Fit:  # fmt: skip
+) -> Posterior:  # fmt: skip
     """Draw from the posterior of a story by Gibbs sampling.
 
     Parameters
@@ -69,7 +70,7 @@ def gibbs(
     graph = read(story, corpus, y, arguments)
     refuse_improper(graph, "gibbs")
     large = _large_sites(graph, num_samples // thinning * num_chains, keep)
-    data = documents(corpus, pairs=not graph.has_words, batches=graph.has_words), _on_device(graph.y)
+    data = documents(corpus, pairs=not graph.has_words, batches=graph.has_words), graph.response.on_device()
     plan = choose_blocks(graph, draw_theta=graph.theta not in large, collapse=collapse)
 
     snapshot = [site for site in large if graph.latent[site].document_axis is None]
@@ -91,8 +92,8 @@ def gibbs(
         reset=reset_totals, means=totals, progress_bar=progress_bar,
     )  # fmt: skip
     _warn_of_divergences(drawn.statistics)
-    return Fit(
-        graph.story, corpus, drawn.draws, y=graph.y, engine="gibbs", means=drawn.means, statistics=drawn.statistics,
+    return Posterior.of(
+        graph, drawn.draws, engine="gibbs", means=drawn.means, statistics=drawn.statistics,
         snapshots=drawn.snapshots, snapshot_index=drawn.snapshot_index,
         info={
             "seed": seed, "num_warmup": num_warmup, "thinning": thinning, "blocks": plan.describe(),
@@ -108,21 +109,17 @@ def _warn_of_divergences(statistics: dict[str, np.ndarray]) -> None:
         warnings.warn(
             f"{shares.max():.0%} of the draws of chain {shares.argmax()} diverged: do not rely on what NUTS draws there; "
             "give a longer num_warmup, or look at the priors.",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
-def _on_device(y: Any) -> Any:
-    return jax.tree.map(jnp.asarray, y)
-
-
-def _draw_bytes(graph: StoryGraph, site: str) -> int:
+def _draw_bytes(graph: BoundGraph, site: str) -> int:
     latent = graph.latent[site]
     rows = 1 if latent.document_axis is None else len(graph.corpus) / latent.shape[latent.document_axis]
     return int(4 * rows * np.prod(latent.shape, initial=1))
 
 
-def _large_sites(graph: StoryGraph, num_draws: int, keep: Sequence[str] | None) -> list[str]:
+def _large_sites(graph: BoundGraph, num_draws: int, keep: Sequence[str] | None) -> list[str]:
     unknown = set(keep or ()) - set(graph.latent)
     if unknown:
         raise ValueError(
@@ -152,7 +149,7 @@ class _Without(Messenger):
 class _Model:
     """The story as the blocks share it: topics as one site, and only the densities that NUTS needs."""
 
-    def __init__(self, graph: StoryGraph, by_nuts: Sequence[str]) -> None:
+    def __init__(self, graph: BoundGraph, by_nuts: Sequence[str]) -> None:
         self.graph = graph
         self.counted = graph.drives_words(by_nuts)
         self.not_needed = {*graph.latent, *graph.observed} - graph.children(by_nuts)
@@ -177,7 +174,7 @@ class _Centre(Messenger):
 class Plan:
     """Which block serves which sites, in the order in which they are drawn."""
 
-    def __init__(self, graph: StoryGraph, blocks: list[Block], by_nuts: list[str]) -> None:
+    def __init__(self, graph: BoundGraph, blocks: list[Block], by_nuts: list[str]) -> None:
         self.graph, self.blocks, self.by_nuts = graph, blocks, by_nuts
         self.statistics = {}
         if by_nuts:
@@ -219,10 +216,10 @@ class Plan:
         return {**served, **dict.fromkeys(self.by_nuts, "NUTS given the rest")}
 
 
-def choose_blocks(graph: StoryGraph, *, draw_theta: bool = True, collapse: str = "proportions") -> Plan:
+def choose_blocks(graph: BoundGraph, *, draw_theta: bool = True, collapse: str = "proportions") -> Plan:
     """Find for every latent site the best block that serves it exactly."""
     if graph.has_words and graph.has_labels:
-        raise unserved(
+        raise Unserved(
             graph,
             ["gibbs"],
             f"gibbs draws topics that all documents share, and in the story {graph.story.name!r} each label has its own",
@@ -233,7 +230,7 @@ def choose_blocks(graph: StoryGraph, *, draw_theta: bool = True, collapse: str =
     last: list[Block] = []
     for name in discrete:
         if not LabelBlock.recognise(graph, name) or graph.has_words:
-            raise unserved(
+            raise Unserved(
                 graph,
                 ["gibbs"],
                 f"Nobody owns the discrete site {name!r} of the story {graph.story.name!r}: gibbs serves draw_words or "
@@ -242,7 +239,7 @@ def choose_blocks(graph: StoryGraph, *, draw_theta: bool = True, collapse: str =
         last.append(LabelBlock(None, graph, [name]))
     if graph.has_words:
         graph.refuse_linked_documents()
-        collapsed = theta_can_be_integrated_out(graph)
+        collapsed = graph.theta_is_integrable()
         if collapsed:
             continuous.remove(graph.theta)
             # a hyperparameter's conditional reads theta: then it must be a draw, stored or not
@@ -268,30 +265,17 @@ def choose_blocks(graph: StoryGraph, *, draw_theta: bool = True, collapse: str =
     return Plan(graph, [*blocks, *last], by_nuts)
 
 
-def _topic_block(graph: StoryGraph, collapsed: bool, collapse: str, draw_theta: bool) -> Block:
+def _topic_block(graph: BoundGraph, collapsed: bool, collapse: str, draw_theta: bool) -> Block:
     if collapse == "proportions":
         return TopicBlock(None, graph, collapsed, draw_theta)
     if collapse != "topics":
         raise ValueError(f"collapse is {collapse!r}; give 'proportions' or 'topics'.")
-    if not (collapsed and beta_can_be_integrated_out(graph)):
+    if not (collapsed and graph.beta_is_integrable()):
         raise ValueError(
             f"collapse='topics' needs Dirichlet sites theta and beta that only the words read; the story "
             f"{graph.story.name!r} has others: use collapse='proportions'."
         )
     return CollapsedBlock(None, graph)
-
-
-def theta_can_be_integrated_out(graph: StoryGraph) -> bool:
-    """theta is a Dirichlet site of documents and words are all that reads it."""
-    return (
-        graph.theta is not None
-        and isinstance(graph.latent[graph.theta].prior, dist.Dirichlet)
-        and graph.latent[graph.theta].document_axis == -2
-        and graph.children([graph.theta]) == {graph.theta}
-        and graph.parents[THETA] == {graph.theta}
-        and graph.theta not in graph.parents[BETA]
-        and not any(graph.theta in graph.parents[name] for name in graph.deterministic)
-    )
 
 
 def reset_totals(state: Any) -> Any:

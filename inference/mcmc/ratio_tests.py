@@ -24,7 +24,8 @@ from topiczoo.corpora.layouts import documents
 
 from ..kernels.sweep import concentration
 from ..story.assignments import count
-from ..story.graph import StoryGraph, read
+from ..story.bound import BoundGraph, bind
+from ..story.reading import read
 from ..story.tracing import log_prob, run, traced
 from ..story.validation import check_counts, check_seed
 from .augmented import AugmentedBlock
@@ -49,8 +50,7 @@ def check(
     whole = read(story, corpus, y, arguments)
     rows = np.linspace(0, len(corpus) - 1, min(num_documents, len(corpus))).astype(int)
     few = _shortened(corpus[rows], num_tokens)
-    y_few = jax.tree.map(lambda leaf: np.asarray(leaf)[rows], whole.y)
-    graph = StoryGraph(whole.story, few, y_few)
+    graph = bind(whole.story, few, whole.response.take(rows))
     plan = choose_blocks(graph, collapse=collapse)
     tester = _Tester(graph, plan, seed)
     rows_out = [tester.test(block) for block in plan.blocks]
@@ -74,9 +74,9 @@ def _shortened(corpus: Corpus, most: int) -> Corpus:
 
 
 class _Tester:
-    def __init__(self, graph: StoryGraph, plan: Plan, seed: int) -> None:
+    def __init__(self, graph: BoundGraph, plan: Plan, seed: int) -> None:
         self.graph, self.plan = graph, plan
-        self.y = jax.tree.map(jnp.asarray, graph.y)
+        self.y = graph.response.on_device()
         self.explicit = documents(graph.corpus, pairs=True, tokens=True)
         self.documents = documents(graph.corpus, pairs=not graph.has_words, batches=graph.has_words)
         keys = jax.random.split(jax.random.key(seed), 2)

@@ -7,13 +7,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpyro.distributions as dist
 from jax.scipy.special import xlogy
 
 from ..kernels.gamma import dirichlet
 from ..kernels.sweep import BatchSweep, Swept, categorical, concentration, read_weights, sweep
 from ..story.assignments import AssignmentHandler, Assignments
-from ..story.graph import StoryGraph
+from ..story.bound import BoundGraph
 from ..story.tracing import run, total
 from .conjugate import Block, log_beta_function
 
@@ -28,7 +27,7 @@ class TopicBlock(Block):
     def __init__(
         self,
         model: Callable | None,
-        graph: StoryGraph,
+        graph: BoundGraph,
         collapsed: bool,
         draw_theta: bool = True,
     ) -> None:
@@ -71,7 +70,7 @@ class TopicBlock(Block):
 
 
 def topic_statistics(
-    graph: StoryGraph, values: dict, before: Assignments, corpus: Any, y: Any, collapsed: bool
+    graph: BoundGraph, values: dict, before: Assignments, corpus: Any, y: Any, collapsed: bool
 ) -> dict[str, jax.Array]:
     """``lp``, the story's log joint density; ``usage``, the share of words in each topic; ``moved``, that of words that have
     just changed it, and ``proposed``, that of words to which the words alone would have given another: where a response
@@ -86,7 +85,7 @@ def topic_statistics(
     integrated = {}
     if collapsed:
         integrated[graph.theta] = z.document_topic
-    if beta_can_be_integrated_out(graph):
+    if graph.beta_is_integrable():
         integrated[graph.beta] = z.topic_term
     others = [name for name, site in trace.items() if site["type"] == "sample" and name not in (*integrated, "z")]
     lp = total(trace, others) if others else jnp.zeros(())
@@ -104,15 +103,6 @@ def topic_statistics(
     return {"lp": lp, "usage": usage, "moved": moved, "proposed": z.proposed}
 
 
-def beta_can_be_integrated_out(graph: StoryGraph) -> bool:
-    """beta is a Dirichlet site and words are all that reads it."""
-    return (
-        graph.beta is not None
-        and graph.children([graph.beta]) == {graph.beta}
-        and isinstance(graph.latent[graph.beta].prior, dist.Dirichlet)
-    )
-
-
 class CollapsedBlock(Block):
     """The lecture's sampler: theta and beta both integrated out, one token after another; then both drawn.
 
@@ -123,7 +113,7 @@ class CollapsedBlock(Block):
     label = "fully collapsed sampler"
     recorded = RECORDED[:3]  # it proposes nothing
 
-    def __init__(self, model: Callable | None, graph: StoryGraph) -> None:
+    def __init__(self, model: Callable | None, graph: BoundGraph) -> None:
         super().__init__(model, graph, ["z", graph.theta, graph.beta])
 
     def record(self, values: dict, before: dict, corpus: Any, y: Any) -> dict[str, jax.Array]:

@@ -7,15 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from .fit import Fit, are_shares
+from ..story.bound import site_shapes
+from .posterior import Posterior
+from .tables import are_shares
 
 Groups = Mapping[str, Mapping[str, np.ndarray]]
 LEADING = {"posterior": 2, "snapshots": 2, "means": 1}  # groups of sites, and the number of axes before the site's own
 NEARLY = 2e-3  # how far from 1 shares may sum to: twice what makes them shares, for they may have been rounded
 SHARES = ("topic", "term"), ("document", "topic")  # axes of topics and of proportions
 STATE: dict[str, Any] = {
-    "story": str, "story_module": str, "story_source": str, "engine": str, "arguments": dict, "added_topics": int | None,
-    "dims": dict, "classes": list | None, "vocabulary": list, "document_names": list, "several_responses": int,
+    "story": str, "story_module": str, "story_source": str, "engine": str, "arguments": dict,
+    "graph": dict | None, "classes": list | None, "vocabulary": list, "document_names": list, "several_responses": int,
     "info": dict, "arrays": dict | None,
 }  # fmt: skip
 
@@ -57,7 +59,7 @@ def check_state(state: Mapping[str, Any]) -> None:
             raise ValueError(f"{name} is missing or of another kind")
 
 
-def check_fit(fit: Fit) -> None:
+def check_fit(fit: Posterior) -> None:
     """Chains, draws, topics, terms and documents are as many everywhere."""
     if not fit.draws and not fit.snapshots:
         raise ValueError("there are no draws")
@@ -76,22 +78,24 @@ def check_fit(fit: Fit) -> None:
         or index[0] < 0 or index[-1] >= sizes.get("draw (posterior)", np.inf)
     ):  # fmt: skip
         raise ValueError("the draws of its snapshots are not in order")
-    for value in fit.y.values() if isinstance(fit.y, Mapping) else [] if fit.y is None else [fit.y]:
+    for value in fit.response.parts.values():
         if np.shape(value)[:1] != (fit.corpus.num_documents,):
             raise ValueError(f"y has the shape {np.shape(value)} for {fit.corpus.num_documents} documents")
 
 
-def added_topics(fit: Fit) -> int | None:
-    """How many topics there are beyond num_topics, 0 for most stories; None where the story is not told their number."""
-    told = fit.story.arguments.get("num_topics")
-    for group, _, array, dims in _sites(fit):
-        if told is not None and dims in SHARES:
-            return array.shape[LEADING[group] + dims.index("topic")] - int(told)
-    return None
+def check_shapes(fit: Posterior) -> None:
+    """Sites are as large as the story, with the arguments of the file, makes them."""
+    made = site_shapes(fit.story, fit.corpus, fit.response)
+    for group, name, array, dims in _sites(fit):
+        there, here = array.shape[LEADING[group] :], made.get(name, ())
+        if len(there) == len(here) and any(
+            a != b for a, b, axis in zip(there, here, dims, strict=True) if axis != "document"
+        ):
+            raise ValueError(f"the site {name!r} has the shape {there} where the story with its arguments makes {here}")
 
 
-def _sites(fit: Fit) -> Iterator[tuple[str, str, np.ndarray, tuple[str | None, ...]]]:
+def _sites(fit: Posterior) -> Iterator[tuple[str, str, np.ndarray, tuple[str | None, ...]]]:
     """Every array of a site: its group, its name, itself, and the names of its own axes."""
     for group, arrays in (("posterior", fit.draws), ("snapshots", fit.snapshots), ("means", fit.means)):
         for name, array in arrays.items():
-            yield group, name, array, fit.story.dims.get(name, (None,) * (array.ndim - LEADING[group]))
+            yield group, name, array, fit.graph.dims.get(name, (None,) * (array.ndim - LEADING[group]))

@@ -20,7 +20,7 @@ import h5netcdf
 import h5py
 import numpy as np
 
-from .fit import are_shares
+from .tables import are_shares
 
 if TYPE_CHECKING:
     import xarray as xr

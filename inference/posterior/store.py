@@ -16,8 +16,10 @@ import xarray as xr
 
 from topiczoo.models.catalogue import as_story
 
+from ..story.graph import Dims, StoryGraph
+from ..story.response import Response
 from ..story.tracing import Story
-from .file_checks import added_topics, check_fit, check_state, compare, described
+from .file_checks import check_fit, check_shapes, check_state, compare, described
 from .file_format import (
     attributes_of,
     check_seal,
@@ -28,13 +30,16 @@ from .file_format import (
     read_state,
     stored_names,
 )
-from .fit import STATISTIC_DIMS, Fit
+from .posterior import STATISTIC_DIMS, Posterior
 from .stored_corpus import WORDS, plain_frame, read_corpus
 from .stored_story import find_argument, find_story, plain, source, warn_if_changed
+from .tables import are_shares
 from .whole_file import checked_path, write_whole
 
 FORMAT = "topiczoo fit"
-VERSION = 3  # version 2 had no checksum, and attributes in the place of one JSON text
+VERSION = (
+    4  # version 3 had axes of sites and no graph; version 2 no checksum, and attributes in the place of one JSON text
+)
 ARRAYS = ("posterior", "sample_stats", "snapshots", "means", "observed_data")
 # all that a file can bring about, but no lack of memory for an honest one
 DAMAGE = (ArithmeticError, AssertionError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
@@ -42,12 +47,12 @@ DAMAGE = (ArithmeticError, AssertionError, AttributeError, LookupError, OSError,
 Groups = dict[str, dict[str, np.ndarray]]
 
 
-def to_datatree(fit: Fit) -> xr.DataTree:
+def to_datatree(fit: Posterior) -> xr.DataTree:
     """posterior, sample_stats, observed_data and constant_data as ArviZ expects them.
 
     Large sites are in ``snapshots``, running means in ``means``; constant_data holds the words as (document, term, count).
     """
-    dims, every = fit.story.dims, ("chain", "draw")
+    dims, every = fit.graph.dims, ("chain", "draw")
     groups = {"posterior": _dataset(fit, fit.draws, every, dims)}
     if fit.statistics:
         groups["sample_stats"] = _dataset(fit, fit.statistics, every, STATISTIC_DIMS)
@@ -69,7 +74,7 @@ def to_datatree(fit: Fit) -> xr.DataTree:
 
 
 def _dataset(
-    fit: Fit,
+    fit: Posterior,
     arrays: Mapping[str, np.ndarray],
     leading: tuple[str, ...],
     dims_of: Mapping[str, tuple[str | None, ...]],
@@ -80,19 +85,29 @@ def _dataset(
         rest = array.ndim - len(leading)
         known = dims_of.get(name, (None,) * rest)
         name = netcdf_name(name)
-        dims = (*leading, *(dim or f"{name}_{i}" for i, dim in enumerate(known[:rest])))
+        dims = (*leading, *_apart(name, known[:rest]))
         variables[name] = (dims, array)
         for dim, size in zip(dims, array.shape, strict=True):
             coords[dim] = labels[dim] if dim in labels and len(labels[dim]) == size else np.arange(size)
     return xr.Dataset(variables, coords=coords)
 
 
-def _responses(fit: Fit) -> dict[str, np.ndarray]:
-    responses = fit.y if isinstance(fit.y, Mapping) else {} if fit.y is None else {"y": fit.y}
-    return {name: np.asarray(value) for name, value in responses.items()}
+def _apart(name: str, axes: Dims) -> list[str]:
+    """Names for the axes of a site, each another, as xarray wants them: a second axis of topics is that of other topics."""
+    found: list[str] = []
+    for place, axis in enumerate(axes):
+        axis = axis or f"{name}_{place}"
+        while axis in found:
+            axis = f"other_{axis}"
+        found.append(axis)
+    return found
 
 
-def save(fit: Fit, path: str | Path) -> Path:
+def _responses(fit: Posterior) -> dict[str, np.ndarray]:
+    return {name: np.asarray(value) for name, value in fit.response.parts.items()}
+
+
+def save(fit: Posterior, path: str | Path) -> Path:
     """Write the fit to one netCDF file with a checksum. See :meth:`Fit.save`."""
     path = checked_path(path)
     try:
@@ -107,13 +122,12 @@ def save(fit: Fit, path: str | Path) -> Path:
         "story_source": info.pop("story_source", "") or source(function),
         "engine": fit.engine,
         "arguments": {name: plain(value) for name, value in fit.story.arguments.items()},
-        "added_topics": added_topics(fit),
-        "dims": fit.story.dims,
+        "graph": fit.graph.as_json(),
         "classes": fit.classes,
         "vocabulary": fit.vocabulary,
         "document_names": fit.document_names,
         "covariates": plain_frame(fit.corpus.covariates),
-        "several_responses": isinstance(fit.y, Mapping),
+        "several_responses": fit.response.several,
         "info": info,
         "arrays": described(dict(zip(ARRAYS, arrays, strict=True))),
     }
@@ -135,7 +149,7 @@ def _listed(item: Any) -> Any:
     return str(item) if listed is item else listed
 
 
-def load(path: str | Path, story: str | Callable | None = None, **arguments: Any) -> Fit:
+def load(path: str | Path, story: str | Callable | None = None, **arguments: Any) -> Posterior:
     """Read a fit written by ``Fit.save``.
 
     A story of the zoo is found again by its name. Any other must be given, and so must functions of yours among its
@@ -159,8 +173,8 @@ def load(path: str | Path, story: str | Callable | None = None, **arguments: Any
     try:
         fit = _assembled(bound, state, groups, words)
         check_fit(fit)
-        if "num_topics" not in arguments and state["added_topics"] not in (None, added_topics(fit)):
-            raise ValueError("num_topics is not the number of its topics")
+        if not arguments and story is None:
+            check_shapes(fit)
     except DAMAGE as error:
         raise _contradiction(shown, error) from error
     return fit
@@ -171,22 +185,27 @@ def _contradiction(path: str, error: Exception) -> ValueError:
     return ValueError(f"{path!r} does not agree with itself ({reason}); save the fit again.")
 
 
-def _assembled(story: Story, state: Mapping[str, Any], groups: Groups, words: list[np.ndarray]) -> Fit:
-    story.dims = {name: tuple(dims) for name, dims in state["dims"].items()}
-    if state["classes"] is not None:
-        story.classes = np.array(state["classes"])
-    responses: Any = groups["observed_data"] or None
-    return Fit(
+def _assembled(story: Story, state: Mapping[str, Any], groups: Groups, words: list[np.ndarray]) -> Posterior:
+    if state["graph"] is None:
+        dims = {name: tuple(axes) for name, axes in state["dims"].items()}
+        draws = {**groups["means"], **groups["posterior"]}
+        shares = [name for name, value in draws.items() if value.size and value.ndim and are_shares(value)]
+        graph = StoryGraph.from_dims(dims, shares)
+    else:
+        graph = StoryGraph.from_json(state["graph"])
+    classes = None if state["classes"] is None else np.array(state["classes"])
+    return Posterior(
         story,
+        graph,
         read_corpus(state, words[:3]),
+        Response(groups["observed_data"], bool(state["several_responses"]), classes),
         groups["posterior"],
-        y=responses if responses is None or state["several_responses"] else responses["y"],
         engine=state["engine"],
         info={**state["info"], "story_source": state["story_source"]},
         statistics=groups["sample_stats"],
         means=groups["means"],
         snapshots=groups["snapshots"],
-        snapshot_index=words[3] if groups["snapshots"] else None,
+        snapshot_index=words[3] if groups["snapshots"] else np.arange(0),
     )
 
 
@@ -206,6 +225,8 @@ def _read(data: bytes, path: str) -> tuple[dict[str, Any], Groups, list[np.ndarr
     try:
         with file:
             state = read_state(file) if sealed else _old_state(file, attributes, path)
+            if attributes["version"] < 4:
+                state["graph"] = None  # what is known of its sites are their axes
             check_state(state)
             names = state["arrays"] or {group: stored_names(file, group) for group in ARRAYS}
             groups: Groups = {group: {} for group in ARRAYS}
@@ -238,7 +259,7 @@ def _old_state(file: h5py.File, attributes: dict[str, Any], path: str) -> dict[s
         raise ValueError("it has lost its checksum")
     warnings.warn(
         f"{path!r} is of an older topiczoo, without a checksum, so that damage may go unseen; save the fit again.",
-        stacklevel=4,
+        stacklevel=5,
     )
     texts = {name: json.loads(attributes[name]) for name in ("arguments", "dims", "info")}
     return {
@@ -248,6 +269,5 @@ def _old_state(file: h5py.File, attributes: dict[str, Any], path: str) -> dict[s
         "covariates": attributes.get("covariates"),
         "vocabulary": read_array(file, "constant_data", "term").tolist(),
         "document_names": read_array(file, "constant_data", "document").tolist(),
-        "added_topics": None,
         "arrays": None,
     }

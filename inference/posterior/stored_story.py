@@ -73,7 +73,7 @@ def warn_if_changed(function: Callable, stored: str, path: str) -> None:
         warnings.warn(
             f"The story {getattr(function, '__name__', '')!r} has changed since {path!r} was saved, and the fit's draws are "
             "those of the old one; fit again, or load(path, story=...) with the old one: fit.info['story_source'] shows it.",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,16 +21,14 @@ from topiczoo.corpora.layouts import distinct_pairs
 from ..kernels.sweep import read_weights
 from ..kernels.word_steps import e_step, first_gamma, pair_batches
 from ..mcmc.conjugate import LabelBlock
-from ..story.graph import StoryGraph
+from ..story.bound import BoundGraph
 from ..story.tracing import ZbarHandler, run
-
-if TYPE_CHECKING:
-    from .fold_in import FoldIn
+from .fold_in import FoldIn
 
 LIMITS = 1e-5, 100  # of an E-step: tolerance and iterations
 
 
-def label_above(graph: StoryGraph, drawn: Collection[str]) -> str | None:
+def label_above(graph: BoundGraph, drawn: Collection[str]) -> str | None:
     """The site of a document's class that words depend on, if there is one.
 
     ``graph`` is of documents without responses. Where all words of a document have one topic, a class that the fit has
@@ -66,7 +64,7 @@ class ClassPosterior:
         corpus = self.graph.corpus
         self.lengths = corpus.lengths.astype(np.float32)
         if self.graph.has_words:
-            self.pairs = pair_batches(distinct_pairs(corpus), *corpus.counts.shape)
+            self.pairs = pair_batches(distinct_pairs(corpus.counts), *corpus.counts.shape)
             self._read: Any = jax.jit(self._weights_and_prior)
         else:
             block = LabelBlock(None, self.graph, [site])

@@ -12,12 +12,9 @@ model, as long as new documents are like the old (Romano, Patterson & Candes 201
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from .prediction import Prediction
 
 
 @dataclass(frozen=True)
@@ -28,20 +25,19 @@ class Calibration:
     y: np.ndarray  # [documents, ...]
 
     @classmethod
-    def of(cls, prediction: Prediction, y: Any) -> Calibration:
-        if prediction.probabilities is not None:
-            raise ValueError("calibrate is for numbers and for one class a document; the response is several classes.")
+    def of(cls, draws: np.ndarray, y: Any) -> Calibration:
+        """Draws [draws, documents, ...] and responses, NaN where one is missing."""
         y = np.asarray(y, float)
-        if y.shape != prediction.mean.shape:
+        if y.shape != draws.shape[1:]:
             raise ValueError(
-                f"y of calibrate has shape {y.shape} and the predictions {prediction.mean.shape}; give one response each."
+                f"y of calibrate has shape {y.shape} and the predictions {draws.shape[1:]}; give one response each."
             )
         labelled = ~np.isnan(y.reshape(len(y), -1)).any(1)
         if labelled.sum() < 20:
             raise ValueError(
                 f"calibrate has {labelled.sum()} documents with a response; give 20 at least, better some hundreds."
             )
-        return cls(prediction.draws[:, labelled], y[labelled])
+        return cls(draws[:, labelled], y[labelled])
 
     def growth(self, probability: float) -> np.ndarray:
         """By how much of their width intervals must grow on either side, one number for each part of the response."""

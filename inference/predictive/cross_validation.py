@@ -13,8 +13,8 @@ from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 
-from ..story.labels import codes_of
-from ..story.validation import check_seed, in_order
+from ..story.response import codes_of, in_order
+from ..story.validation import check_seed
 from .prediction import Prediction
 from .selection import error
 

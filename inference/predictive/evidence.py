@@ -1,8 +1,9 @@
-"""What a fit says of the words of documents: alpha and beta at posterior draws, and p(w_d) where it is exact."""
+"""What a fit says of the words of documents: alpha and beta at posterior draws, p(w_d) where it is exact, and topics of
+tokens, redrawn because fits do not store them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,11 +14,10 @@ from topiczoo.corpora.layouts import Documents
 
 from ..kernels.sweep import read_weights
 from ..mcmc.conjugate import LabelBlock
+from ..posterior.posterior import Posterior
 from ..story.tracing import ZbarHandler
+from ..story.validation import check_draws, check_seed
 from .fold_in import FoldIn, known_words
-
-if TYPE_CHECKING:
-    from ..posterior.fit import Fit
 
 
 class WordWeights(NamedTuple):
@@ -28,7 +28,7 @@ class WordWeights(NamedTuple):
     alpha: np.ndarray  # [chain, draw, documents (or 1, if common to all), topics]
 
 
-def word_weights(fit: Fit, corpus: Corpus, *, most_draws: int = 10) -> WordWeights:
+def word_weights(fit: Posterior, corpus: Corpus, *, most_draws: int = 10) -> WordWeights:
     """alpha and beta for the documents of a corpus, at ``most_draws`` draws a chain at the most.
 
     Where the engine has estimated alpha itself (``fit.info["alpha"]``) it is that one.
@@ -39,7 +39,7 @@ def word_weights(fit: Fit, corpus: Corpus, *, most_draws: int = 10) -> WordWeigh
         raise ValueError(f"The story {name!r} has one topic a document; its p(w_d) is exact: use label_evidence.")
     if graph.has_labels:
         raise ValueError(f"In the story {name!r} topics are those of a label; p(w_d), a sum over labels, is not known.")
-    own = [site for site in graph.parents[graph.theta] - {graph.theta} if "document" in graph.story.dims[site]]
+    own = [site for site in graph.parents[graph.theta] - {graph.theta} if "document" in graph.dims[site]]
     if own:
         raise ValueError(
             f"In the story {name!r} theta's prior depends on {own[0]!r}, which new documents have values of their own "
@@ -64,7 +64,7 @@ def word_weights(fit: Fit, corpus: Corpus, *, most_draws: int = 10) -> WordWeigh
     return WordWeights(known_words(fit, corpus), beta, alpha)
 
 
-def label_evidence(fit: Fit, corpus: Corpus, *, most_draws: int = 10) -> np.ndarray | None:
+def label_evidence(fit: Posterior, corpus: Corpus, *, most_draws: int = 10) -> np.ndarray | None:
     """log p(w_d | draw) = log sum_k p(z_d = k) prod_n beta_{k, w_dn}, [chain, draw, documents], exactly.
 
     For a story with one topic a document; None for a story whose words have topics of their own.
@@ -96,3 +96,42 @@ def _log_sum(
         return fold.graph.document_terms(parts, corpus, None, tried, ZbarHandler())
 
     return jax.nn.logsumexp(jax.lax.map(log_joint, jnp.arange(num_labels)), axis=0)
+
+
+class TokenTopics(NamedTuple):
+    """Every token of a corpus, in the order of ``Corpus.tokens``, and draws of its topic."""
+
+    document: np.ndarray  # [tokens]
+    term: np.ndarray  # [tokens], columns of the fit's vocabulary
+    topics: np.ndarray  # [draws, tokens]
+    num_topics: int
+
+
+def token_topics(
+    fit: Posterior, corpus: Corpus, *, chain: int = 0, most_draws: int = 20, num_burn: int = 5, seed: int = 0
+) -> TokenTopics:
+    """Draws of z given the words and posterior draws of one chain: z ~ p(z | w, phi_s), the response not seen.
+
+    Every draw has ``num_burn`` exact sweeps behind it. Words that the fit has not seen are left out.
+    """
+    check_seed(seed)
+    check_draws(most_draws, num_burn)
+    num_chains = next(iter(fit.global_draws(1).values())).shape[0]
+    if not 0 <= chain < num_chains:
+        raise ValueError(f"chain is {chain!r}; the fit has chains 0 to {num_chains - 1}.")
+    fold = FoldIn(fit, corpus, chains=[chain])
+    if not fold.graph.has_words:
+        raise ValueError(f"In the story {fit.story.name!r} words have no topics of their own; use fit.transform.")
+
+    known = known_words(fit, corpus)
+    assert fold.corpus.batches is not None
+    batches = fold.corpus.batches
+    small = np.min_scalar_type(fold.graph.num_topics)
+    settings: dict[str, Any] = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn}
+    topics = np.stack([batches.of_tokens(*part).astype(small) for part in fold.run(_token_topics, **settings)])
+    return TokenTopics(*known.tokens(), topics, fold.graph.num_topics)
+
+
+def _token_topics(fold: FoldIn, burn: int, data: tuple, key: jax.Array, centre: Any, values: dict) -> tuple:
+    z = fold.topics(data[0], key, centre, values, burn)
+    return z.topics, z.long

@@ -6,19 +6,17 @@ asked of E[y | words, draw]: it has no noise of its own that would hide how the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 
 from topiczoo.corpora import Corpus
 
+from ..posterior.posterior import Posterior
 from .class_posterior import ClassPosterior, answers, label_above
 from .fold_in import FoldIn, responses
-from .prediction import respond
-
-if TYPE_CHECKING:
-    from ..posterior.fit import Fit
+from .predicting import respond
 
 MOST_TRIALS = 2000  # of a class above the words, over all draws and chains: some seconds
 
@@ -31,7 +29,7 @@ class Expected(NamedTuple):
     of_classes: bool
 
 
-def expected_responses(fit: Fit, corpus: Corpus, *, most_draws: int = 400, seed: int = 0) -> dict[str, Expected]:
+def expected_responses(fit: Posterior, corpus: Corpus, *, most_draws: int = 400, seed: int = 0) -> dict[str, Expected]:
     """E[y | words, draw] of every response, the documents' topics at their expectation given the words.
 
     At most ``most_draws`` a chain, evenly spaced; fewer where each class has to be tried at each draw. A response without a

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,21 +22,19 @@ from ..kernels.sharding import by_threads, side_by_side
 from ..kernels.soft_sweep import expected_counts, expected_counts_of_long, soft_sweeps
 from ..kernels.sweep import CHUNK, Given, read_weights, sweep, sweep_long
 from ..kernels.word_steps import by_document
-from ..mcmc.engine import theta_can_be_integrated_out
+from ..posterior.posterior import Posterior
 from ..story.assignments import Assignments, mean_topics
-from ..story.graph import StoryGraph
+from ..story.bound import BoundGraph, bind
+from ..story.reading import check_covariates
+from ..story.response import Response
 from ..story.tracing import Story
-from ..story.validation import check_covariates
-
-if TYPE_CHECKING:
-    from ..posterior.fit import Fit
 
 AT_ONCE = 16  # posterior draws that threads share out together
 CENTRING = 10  # steps to the expected counts of topics
 MOST_COMPILED = 16  # functions kept with a fit
 
 
-def known_words(fit: Fit, corpus: Corpus) -> Corpus:
+def known_words(fit: Posterior, corpus: Corpus) -> Corpus:
     """The corpus over the fit's vocabulary; words that the fit has not seen are left out."""
     if not isinstance(corpus, Corpus):
         raise TypeError(f"corpus is a {type(corpus).__name__}; make a Corpus of it, e.g. Corpus.from_counts(counts).")
@@ -52,7 +51,7 @@ def known_words(fit: Fit, corpus: Corpus) -> Corpus:
     return corpus.with_vocabulary(fit.vocabulary)
 
 
-def responses(graph: StoryGraph) -> list[str]:
+def responses(graph: BoundGraph) -> list[str]:
     """What follows from zbar, at once or by way of other sites, and is observed or read by nothing."""
     after = set(graph.response_sites)
     while more := graph.children(sorted(after)) - after:
@@ -67,32 +66,34 @@ class FoldIn:
     What is compiled stays with the fit, so that new documents of the same shapes need not wait for it again.
     """
 
-    def __init__(self, fit: Fit, corpus: Corpus, y: Any = None, *, chains: Sequence[int] | None = None) -> None:
+    def __init__(
+        self, fit: Posterior, corpus: Corpus, response: Response | None = None, *, chains: Sequence[int] | None = None
+    ) -> None:
         known = known_words(fit, corpus)
-        check_covariates(known, fit.story.arguments.get("covariates", ()))
         self.fit = fit
         self.chains = chains or range(next(iter(fit.global_draws().values())).shape[0])
-        self.graph = StoryGraph(_story(fit), known, y, predicting=True)
+        self.graph = bind(_story(fit), known, response)
+        check_covariates(self.graph)
         words = self.graph.has_words
-        if words and not theta_can_be_integrated_out(self.graph):
+        if words and not self.graph.theta_is_integrable():
             raise ValueError(
                 f"Documents outside the fit are folded in with theta integrated out, which the story {fit.story.name!r} "
                 "does not allow; fit the new documents together with the old ones, with NaN as their response."
             )
         self.corpus = documents(known, pairs=not words, batches=words)
         self.deepest = int(np.max(self.corpus.batches.depth)) if self.corpus.batches else 0
-        self.data = self.corpus, jax.tree.map(jnp.asarray, y)
+        self.data = self.corpus, self.graph.response.on_device()
 
     def compiled(self, function: Callable, *fixed: Any) -> Callable:
         """``function(fold, *fixed, ...)`` as a function of the rest, compiled; it must not read the fold's data."""
-        of_y = jax.tree.structure(self.data[1]), self.graph.story.unlabelled
+        of_y = jax.tree.structure(self.data[1]), self.graph.story.masked
         key, kept = (function, fixed, -(-self.deepest // CHUNK), of_y), self.fit.compiled
         if key not in kept:
             if len(kept) >= MOST_COMPILED:
                 kept.pop(next(iter(kept)))
             bare = copy.copy(self)
-            bare.graph = copy.copy(self.graph)
-            bare.corpus = bare.data = bare.graph.corpus = bare.graph.y = None  # type: ignore[assignment]
+            bare.graph = self.graph.bare()
+            bare.corpus = bare.data = None  # type: ignore[assignment]
             kept[key] = jax.jit(functools.partial(function, bare, *fixed))
         return kept[key]
 
@@ -129,10 +130,7 @@ class FoldIn:
 
     def means(self, chain: int) -> dict[str, jax.Array]:
         """A chain's posterior means of all sites that are not of documents."""
-        means, draws = self.fit.means, self.fit.global_draws()
-        return {
-            name: jnp.asarray(means[name][chain] if name in means else draws[name][chain].mean(0)) for name in draws
-        }
+        return {name: jnp.asarray(value) for name, value in self.fit.global_means(chain).items()}
 
     def _centre(self, chain: int) -> jax.Array | None:
         """Expected counts of topics at a chain's means, [documents, topics]."""
@@ -195,11 +193,11 @@ class FoldIn:
         return jnp.where(corpus.lengths[:, None] > 0, mean_topics(z, corpus), theta)
 
 
-def _story(fit: Fit) -> Story:
+def _story(fit: Posterior) -> Story:
     """The fit's story, with theta's prior as the engine has estimated it where it has."""
-    theta = next((name for name, dims in fit.story.dims.items() if dims == ("document", "topic")), None)
-    if fit.info.get("alpha") is None or theta is None:
-        return Story(fit.story.function, fit.story.arguments)
+    theta = fit.graph.theta
+    if fit.info.get("alpha") is None or not theta:
+        return fit.story
     alpha = jnp.asarray(fit.info["alpha"], jnp.float32)
 
     @functools.wraps(fit.story.function)
@@ -207,7 +205,7 @@ def _story(fit: Fit) -> Story:
         with _Prior(theta, alpha):
             fit.story.function(*arguments, **named)
 
-    return Story(function, fit.story.arguments)
+    return replace(fit.story, function=function)
 
 
 class _Prior(Messenger):

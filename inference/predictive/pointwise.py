@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,17 +12,16 @@ from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 
+from ..posterior.posterior import Posterior
 from ..story.assignments import Assignments
-from ..story.labels import codes_of
+from ..story.response import Response, in_order
 from ..story.support import check_support, observed
 from ..story.tracing import ZbarHandler, base_distribution, log_prob, run
-from ..story.validation import check_counts, check_draws, check_seed, in_order, numeric_response
+from ..story.validation import check_counts, check_draws, check_seed
 from .class_posterior import ClassPosterior, label_above
 from .fold_in import FoldIn, responses
-from .prediction import LEAST_RESPONSES, Prediction, as_prediction, predicted, respond
-
-if TYPE_CHECKING:
-    from ..posterior.fit import Fit
+from .predicting import LEAST_RESPONSES, as_prediction, predicted, respond
+from .prediction import Prediction
 
 
 class Pointwise(NamedTuple):
@@ -33,7 +32,7 @@ class Pointwise(NamedTuple):
     predictions: dict[str, Prediction]  # by the model's own numbers, where they were asked for
 
 
-def log_likelihood(fit: Fit, corpus: Corpus, y: Any, **settings: Any) -> Any:
+def log_likelihood(fit: Posterior, corpus: Corpus, y: Any, **settings: Any) -> Any:
     """log p(y_d | w_d, phi_s) as an array [chain, draw, document], NaN for unlabelled documents.
 
     A dict of arrays where the story has several responses. The settings are those of :func:`pointwise`.
@@ -43,7 +42,7 @@ def log_likelihood(fit: Fit, corpus: Corpus, y: Any, **settings: Any) -> Any:
 
 
 def pointwise(
-    fit: Fit,
+    fit: Posterior,
     corpus: Corpus,
     y: Any,
     *,
@@ -74,7 +73,7 @@ def pointwise(
     y = in_order(corpus, y)
     settings: dict[str, Any] = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn}
     settings["progress_bar"] = progress_bar
-    fold = FoldIn(fit, corpus, numeric_response(corpus, codes_of(fit.classes, y)))
+    fold = FoldIn(fit, corpus, fit.response.like_this(corpus, y))
     graph = fold.graph
     names = [name for name in responses(graph) if name in graph.observed]
     blind = FoldIn(fit, corpus) if predictions or not names else None
@@ -83,7 +82,7 @@ def pointwise(
         if (above := label_above(blind.graph, fit.sites)) is not None:
             classes = ClassPosterior(blind, above)
             if classes.answers == [above]:
-                found = _from_above(classes, codes_of(fit.classes, y), most_draws, progress_bar)
+                found = _from_above(classes, fit.response.encode(y), most_draws, progress_bar)
                 return found._replace(predictions=predicted(blind, **settings) if predictions else {})
             if classes.answers:
                 found = _generated(classes, fold, most_draws, progress_bar)
@@ -190,7 +189,7 @@ def _from_above(classes: ClassPosterior, y: Any, most_draws: int, progress_bar: 
     """log p(y_d | w_d, phi_s) of a class above the words."""
     fold, site = classes.fold, classes.site
     corpus = fold.graph.corpus
-    codes = np.asarray(numeric_response(corpus, y), float)
+    codes = np.asarray(Response.of(corpus, y).y, float)
     labelled = ~np.isnan(codes)
     places = np.where(labelled, codes, 0).astype(int)
     if not np.isin(codes[labelled], classes.classes).all():
@@ -204,7 +203,7 @@ def _from_above(classes: ClassPosterior, y: Any, most_draws: int, progress_bar: 
     return Pointwise({site: logs}, {site: codes}, {})
 
 
-def draw_index(fit: Fit, most_draws: int) -> np.ndarray:
+def draw_index(fit: Posterior, most_draws: int) -> np.ndarray:
     """Which draws of a chain ``fit.global_draws(most_draws)`` are."""
     stored = next(iter(fit.draws.values())).shape[1] if fit.draws else len(fit.snapshot_index)
     index = fit.snapshot_index if fit.snapshots else np.arange(stored)

@@ -16,15 +16,13 @@ DiscLDA 1.4 to 4.7 times, in the median 2.2. One that is somewhat too high costs
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 
-if TYPE_CHECKING:
-    from ..posterior.fit import Fit
-    from .prediction import Prediction
+from .prediction import Prediction
 
 LEAST = 20  # documents of known class
 MOST = 500  # of the fit
@@ -83,22 +81,3 @@ def from_aside(prediction: Prediction, y: Any) -> float:
             f"y of calibrate has the class {codes[np.argmax(np.abs(codes))]}; give 0 to {evidence.shape[1] - 1}."
         )
     return temperature(evidence, codes)
-
-
-def from_fitted(fit: Fit, site: str, rule: str) -> float | None:
-    """The raised temperature of the fitted documents, found once for a rule of prediction; None where they are too few."""
-    from .fold_in import FoldIn
-    from .prediction import predicted
-
-    if (site, rule) not in fit.temperatures:
-        codes = fit.y.get(site) if isinstance(fit.y, dict) else fit.y
-        codes = np.full(len(fit.corpus), np.nan) if codes is None else np.asarray(codes, float)
-        rows = np.flatnonzero(~np.isnan(codes) & (fit.corpus.lengths > 0))
-        found = None
-        if len(rows) >= LEAST:
-            rows = np.sort(np.random.default_rng(0).permutation(rows)[:MOST])
-            told = predicted(FoldIn(fit, fit.corpus[rows]), rule=rule)[site]
-            raised = ABOVE_THE_WORDS if told.losses is None else UNDER_A_MARGIN
-            found = raised * temperature(own_evidence(told), codes[rows].astype(int))
-        fit.temperatures[site, rule] = found
-    return fit.temperatures[site, rule]

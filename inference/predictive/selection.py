@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,14 +19,13 @@ import pandas as pd
 
 from topiczoo.corpora import Corpus
 
-from ..story.labels import codes_of
+from ..posterior.posterior import Posterior
+from ..posterior.tables import topics
 from ..story.validation import check_seed, check_share
 from .fold_in import FoldIn
-from .prediction import LEAST_RESPONSES, Prediction, as_prediction, plug_in, plug_in_topics
+from .predicting import LEAST_RESPONSES, as_prediction, plug_in, plug_in_topics
+from .prediction import Prediction
 from .projection import LogScore, project, squared, yes_or_no
-
-if TYPE_CHECKING:
-    from ..posterior.fit import Fit
 
 RULES = {
     "largest": "the largest posterior means",
@@ -54,7 +53,7 @@ class Selection:
         Coefficients for 0, 1, ... kept topics (of each output), [topics + 1, topics, ...].
     """
 
-    fit: Fit
+    fit: Posterior
     site: str
     chain: int
     rule: str
@@ -71,7 +70,7 @@ class Selection:
         check_share(probability=probability)
         tails = (1 - probability) / 2
         low, high = np.quantile(self.draws, [tails, 1 - tails], axis=0)
-        words = self.fit.topics(n, chain=self.chain).groupby("topic")["term"].agg(" ".join)
+        words = topics(self.fit, n, chain=self.chain).groupby("topic")["term"].agg(" ".join)
         where = np.indices(self.kept.shape).reshape(self.kept.ndim, -1)
         columns = {"topic": where[0]} | ({"output": where[1]} if self.kept.ndim > 1 else {})
         columns |= {"mean": self.draws.mean(0).ravel(), "low": low.ravel(), "high": high.ravel()}
@@ -98,7 +97,7 @@ class Selection:
         predict, num_topics = self._predictor(corpus, repeats=1, seed=0), self.kept.shape[0]
         path = [predict(coefficients) for coefficients in self.path]
         sites = list(path[0])
-        named = y if isinstance(y, Mapping) else dict.fromkeys(sites[:1], codes_of(self.fit.classes, y))
+        named = y if isinstance(y, Mapping) else dict.fromkeys(sites[:1], self.fit.response.encode(y))
         if (len(sites) > 1 and named is not y) or set(named) - set(sites):
             told = f"names {list(named)}" if named is y else "is one response"
             raise ValueError(f"y {told}, and the story has {', '.join(map(repr, sites))}; give a dict of those.")
@@ -138,7 +137,7 @@ def error(prediction: Prediction, y: np.ndarray) -> float:
 
 
 def select(
-    fit: Fit, rule: str = "projection", *, keep: int | float | None = None, intercept: bool = True,
+    fit: Posterior, rule: str = "projection", *, keep: int | float | None = None, intercept: bool = True,
     probability: float = 0.9, chain: int | None = None, site: str | None = None,
 ) -> Selection:  # fmt: skip
     """Keep the topics that count for the response and give the others one coefficient in common.
@@ -197,7 +196,7 @@ def select(
 
     if chain is not None or num_chains == 1:
         return of_chain(chain or 0)
-    if isinstance(fit.y, Mapping):
+    if fit.response.several:
         return of_chain(int(fit.statistics["lp"].mean(1).argmax()) if "lp" in fit.statistics else 0)
     respond, truth = plug_in(fold, 1), np.asarray(fit.y, float)
 
@@ -234,7 +233,7 @@ class _Column:
         return np.isin(np.arange(len(self.order)), self.order[:size])
 
 
-def _site(fit: Fit, site: str | None) -> str:
+def _site(fit: Posterior, site: str | None) -> str:
     known = fit.coefficients
     if site is None and len(known) == 1:
         return known[0]

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
@@ -27,8 +28,7 @@ def why_not(error: Exception, story: Story, corpus: Corpus, y: Any, n: int) -> V
     whole = documents(corpus, pairs=True)
 
     def runs(y: Any, **changed: Any) -> bool:
-        bound = Story(story.function, {**story.arguments, **changed})
-        bound.unlabelled = story.unlabelled
+        bound = story.with_arguments(**changed)
         parts = jax.tree.map(jnp.asarray, y)
         try:
             jax.eval_shape(lambda: total(run(bound, whole, parts, {}, ZbarHandler(lambda theta: theta))))
@@ -49,6 +49,8 @@ def why_not(error: Exception, story: Story, corpus: Corpus, y: Any, n: int) -> V
     for name, value in story.arguments.items():
         default = story.defaults.get(name)
         if name in story.defaults and runs(y, **{name: default}):
+            if _is_number_of(default) and not _is_number_of(value):
+                return ValueError(f"{name} is {_short(value)}; give a whole number of at least 1, such as {default}.")
             return ValueError(
                 f"{name} is {_short(value)}, and the story {story.name!r} does not run with it{place} ({said}); give one "
                 f"of another kind, such as {name}={_short(default)}."
@@ -64,6 +66,11 @@ def _place(error: Exception, story: Story) -> str:
         file = None
     lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return f" at line {lines[-1].lineno}, `{lines[-1].line}`" if lines and lines[-1].line else ""
+
+
+def _is_number_of(value: Any) -> bool:
+    """Whether a value can be a number of things."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)
 
 
 def _short(value: Any, most: int = 60) -> str:

@@ -6,15 +6,13 @@ distributions say themselves what they take (``arg_constraints``), so this holds
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpyro.distributions import constraints
 
-from .tracing import Story, ZbarHandler, base_distribution, run
-
-if TYPE_CHECKING:
-    from .graph import StoryGraph
+from .bound import BoundGraph
+from .tracing import ZbarHandler, parameters, run
 
 ROUNDING = 1e-3  # by which shares may miss 1
 WANTED = {
@@ -29,26 +27,13 @@ WANTED = {
 }
 
 
-def parameters(fn: Any) -> dict[str, tuple[Any, Any]]:
-    """What a distribution was given, by name: the value and the constraint on it."""
-    fn = base_distribution(fn)
-    found: dict[str, tuple[Any, Any]] = {}
-    for part in ("base_dist", "mixing_distribution", "component_distribution"):
-        if hasattr(fn, part):
-            found |= parameters(getattr(fn, part))
-    given = {
-        name: what for name, what in getattr(fn, "arg_constraints", {}).items() if fn.__dict__.get(name) is not None
-    }
-    return found | {n: (getattr(fn, n), what) for n, what in given.items() if not constraints.is_dependent(what)}
-
-
-def check_parameters(graph: StoryGraph) -> None:
+def check_parameters(graph: BoundGraph) -> None:
     """Refuse a fixed parameter outside of its constraint, by the name of the argument that holds it where one does."""
     for site, values in graph.fixed_values.items():
         for parameter, value in values.items():
             constraint = graph.fixed[site][parameter]
             bad = _outside(np.asarray(value), constraint)
-            if graph.story.unlabelled:
+            if graph.story.masked:
                 bad = bad[~np.isnan(bad)]  # made of a response that is missing
             if bad.size:
                 _refuse(graph, site, parameter, bad, constraint)
@@ -68,7 +53,7 @@ def _outside(value: np.ndarray, constraint: Any) -> np.ndarray:
     return value[~inside] if inside.shape == value.shape else value.ravel()[: 0 if inside.all() else None]
 
 
-def _refuse(graph: StoryGraph, site: str, parameter: str, bad: np.ndarray, constraint: Any) -> NoReturn:
+def _refuse(graph: BoundGraph, site: str, parameter: str, bad: np.ndarray, constraint: Any) -> NoReturn:
     story, family = graph.story, graph.family(site).__name__
     wanted = WANTED.get(type(getattr(constraint, "base_constraint", constraint)), f"one that is {constraint!r}")
     for name, value in {**story.arguments, **story.defaults, **story.arguments}.items():
@@ -94,10 +79,10 @@ def _holds(argument: Any, number: Any) -> tuple[int, ...] | None:
     return tuple(np.argwhere(same)[0].tolist()) if not isinstance(argument, bool) and same.any() else None
 
 
-def _answers(graph: StoryGraph, site: str, parameter: str, argument: str) -> bool:
+def _answers(graph: BoundGraph, site: str, parameter: str, argument: str) -> bool:
     """Whether the parameter would do with another number there: two arguments may hold the same one."""
     given = {**graph.story.defaults, **graph.story.arguments}[argument]
-    changed = Story(graph.story.function, {**graph.story.arguments, argument: np.ones(np.shape(given))[()]})
+    changed = graph.story.with_arguments(**{argument: np.ones(np.shape(given))[()]})
     try:
         trace = run(changed, graph.few_documents, graph.few_y, {}, ZbarHandler(lambda theta: theta))
     except Exception:

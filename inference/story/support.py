@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +13,8 @@ from numpyro.distributions import constraints
 
 from topiczoo.corpora.layouts import documents
 
-if TYPE_CHECKING:
-    from .graph import StoryGraph
+from .bound import BoundGraph
+from .tracing import ZbarHandler, base_distribution, run
 
 INTERVAL = type(constraints.integer_interval(0, 1))
 TAKES = {
@@ -26,12 +26,6 @@ TAKES = {
 REAL = (type(constraints.real), type(constraints.real_vector))
 FAR = 10  # spreads of what the priors expect
 STANDARD = 5.0  # nine in ten responses within it: that is a unit scale, or near one
-# what makes room for a larger number in a story that has the argument; classes are counted from 0
-ROOM = {
-    dist.BinomialLogits: ("options", "options={{'total_count': {0:g}}}"),
-    dist.CategoricalLogits: ("outputs", "outputs={1:g}"),
-    dist.OrderedLogistic: ("options", "options={{'num_classes': {1:g}}}"),
-}
 
 
 class Observed(NamedTuple):
@@ -44,10 +38,8 @@ class Observed(NamedTuple):
     discrete: bool
 
 
-def observed(graph: StoryGraph) -> dict[str, Observed]:
+def observed(graph: BoundGraph) -> dict[str, Observed]:
     """What each observed site that has an axis of documents sees of y."""
-    from .tracing import ZbarHandler, run
-
     if graph.y is None:
         return {}
     story, num_documents = graph.story, len(graph.corpus)
@@ -90,7 +82,7 @@ def observed(graph: StoryGraph) -> dict[str, Observed]:
     return {name: Observed(*arrays, **supports[name]) for name, arrays in seen.items()}
 
 
-def check_support(graph: StoryGraph, seen: dict[str, Observed]) -> None:
+def check_support(graph: BoundGraph, seen: dict[str, Observed]) -> None:
     """Every observed value must be possible under its site's distribution."""
     for name, site in seen.items():
         if site.possible.all():
@@ -103,24 +95,25 @@ def check_support(graph: StoryGraph, seen: dict[str, Observed]) -> None:
         )
 
 
-def _fixes(graph: StoryGraph, name: str, site: Observed, row: int) -> str:
+def _fixes(graph: BoundGraph, name: str, site: Observed, row: int) -> str:
     if site.support not in TAKES:
         return "transform y"
     largest = 1 if site.largest is None else int(site.largest[row])
     fix = f"give {TAKES[site.support].format(largest=largest)}"
-    if graph.story.classes is not None:
+    if graph.response.classes is not None:
         fix = f"give {largest + 1} labels"
     most = np.nanmax(site.value)
-    argument, room = next((ROOM[family] for family in graph.family(name).__mro__ if family in ROOM), ("", ""))
-    if argument in graph.story.defaults and most > largest and most % 1 == 0:
+    rooms = getattr(graph.story.function, "makes_room", {})  # a story may say which of its arguments does
+    room = next((rooms[family.__name__] for family in graph.family(name).__mro__ if family.__name__ in rooms), "")
+    if room and most > largest and most % 1 == 0:
         fix += f", set {room.format(most, most + 1)}"
     return fix
 
 
-def check_variety(graph: StoryGraph, seen: dict[str, Observed]) -> None:
+def check_variety(graph: BoundGraph, seen: dict[str, Observed]) -> None:
     """There must be something to learn: responses that vary, and ordered classes without gaps."""
     for site_name, site in seen.items():
-        name = f"y[{site_name!r}]" if isinstance(graph.y, dict) else "y"
+        name = graph.response.called(site_name)
         parts = {name: site.value}
         if site.value.ndim > 1 and not site.discrete:  # each number has a spread of its own to learn
             columns = site.value.reshape(len(site.value), -1).T
@@ -136,7 +129,7 @@ def check_variety(graph: StoryGraph, seen: dict[str, Observed]) -> None:
             _check_gaps(graph, name, np.unique(site.value[~np.isnan(site.value)]))
 
 
-def warn_of_scale(graph: StoryGraph, seen: dict[str, Observed]) -> None:
+def warn_of_scale(graph: BoundGraph, seen: dict[str, Observed]) -> None:
     """Say so where a real-valued response lies far from all that the story's priors expect of it.
 
     One in about standard units is taken as it is: drawing from the priors is half a second of compiling.
@@ -157,7 +150,7 @@ def warn_of_scale(graph: StoryGraph, seen: dict[str, Observed]) -> None:
         if not far.any():
             continue
         column, axis = int(np.argmax(far)), "0" if seen[name].value.ndim > 1 else ""
-        y = f"y[{name!r}]" if isinstance(graph.y, dict) else "y"
+        y = graph.response.called(name)
         centred, scale = f"{y} - {y}.mean({axis})", f"{y}.std({axis})"
         if np.isnan(parts[name]).any():
             gaps = f"{y}, {axis}" if axis else y
@@ -166,13 +159,12 @@ def warn_of_scale(graph: StoryGraph, seen: dict[str, Observed]) -> None:
             f"{y} is {middle[column]:.4g}, give or take {spread[column]:.2g}, where the priors of the story "
             f"{graph.story.name!r} expect {centre:.1g}, give or take {(upper - lower) / 2:.1g}; standardise it: "
             f"{y} = ({centred}) / {scale}.",
-            stacklevel=4,
+            stacklevel=5,
         )
 
 
-def _prior_responses(graph: StoryGraph, names: list[str], number: int = 100) -> dict[str, np.ndarray]:
+def _prior_responses(graph: BoundGraph, names: list[str], number: int = 100) -> dict[str, np.ndarray]:
     """Responses of the few documents at draws from the priors."""
-    from .tracing import ZbarHandler, base_distribution, run
 
     def corner(site: dict) -> jax.Array | None:
         """A Dirichlet's draw is one of its corners: gammas are dear to compile, and responses spread the more."""
@@ -191,17 +183,17 @@ def _prior_responses(graph: StoryGraph, names: list[str], number: int = 100) -> 
     return jax.tree.map(np.asarray, jax.jit(lambda keys: jax.lax.map(one, keys))(keys))
 
 
-def _check_gaps(graph: StoryGraph, name: str, present: np.ndarray) -> None:
+def _check_gaps(graph: BoundGraph, name: str, present: np.ndarray) -> None:
     absent = np.setdiff1d(np.arange(present[-1]), present)
     if absent.size:
         gap, last = (_shown(graph, value) or f"{value:g}" for value in (absent[0], present[-1]))
         raise ValueError(
             f"{name} has the ordered class {last} but no document of class {gap}; "
-            + ("number the classes without gaps." if graph.story.classes is None else "leave its category out.")
+            + ("number the classes without gaps." if graph.response.classes is None else "leave its category out.")
         )
 
 
-def _shown(graph: StoryGraph, value: np.ndarray) -> str:
+def _shown(graph: BoundGraph, value: np.ndarray) -> str:
     """The label of a code, empty where y came as numbers."""
-    classes = graph.story.classes
+    classes = graph.response.classes
     return "" if classes is None or np.isnan(value) else repr(classes[int(value)].item())

@@ -7,6 +7,7 @@ import inspect
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from platform import machine
 from typing import Any
@@ -16,11 +17,16 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from numpyro import handlers
+from numpyro.distributions import constraints
 from numpyro.infer.initialization import init_to_uniform
 from numpyro.primitives import Messenger
 
+from topiczoo.corpora import Corpus
+from topiczoo.corpora.layouts import Documents
 from topiczoo.models.catalogue import as_story
 from topiczoo.models.vocabulary import Zbar
+
+from .response import Y
 
 Values = Mapping[str, Any]
 TRACING = threading.RLock()  # NumPyro's stack of handlers is one for all threads: hold this while a story is traced
@@ -53,38 +59,66 @@ def refuse_forked() -> None:
         )
 
 
+@dataclass(frozen=True, eq=False)
 class Story:
-    """A story with its keyword arguments bound: ``story(documents, y)``. Missing responses (NaN) are masked."""
+    """A story with its keyword arguments bound: ``story(corpus, y)``.
 
-    def __init__(self, function: str | Callable, arguments: Mapping[str, Any]) -> None:
+    ``masked``: responses may be missing (NaN), and are then masked; masks cost time, so whoever knows that none is says so.
+    """
+
+    function: Callable
+    arguments: dict[str, Any]
+    masked: bool = True
+
+    def __post_init__(self) -> None:
         refuse_forked()
-        self.function = function = as_story(function)
-        # a list of numbers, one a topic say, as the array that stories compute with
-        self.arguments = {name: np.asarray(value) if _is_numbers(value) else value for name, value in arguments.items()}
-        self.name = getattr(function, "__name__", type(function).__name__)
-        parameters = inspect.signature(function).parameters
-        open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-        known = [name for name in parameters if name not in ("corpus", "y")][0 if "corpus" in parameters else 1 :]
-        for name in arguments:
-            if name not in known and not open_ended:
-                raise TypeError(f"{name!r} is no argument of the story {self.name!r}; it takes {', '.join(known)}.")
-        for name in known:
-            p = parameters[name]
-            if name not in arguments and p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL):
+        object.__setattr__(self, "function", as_story(self.function))
+        for name in self.arguments:
+            if name not in self.known and not self.open_ended:
+                raise TypeError(
+                    f"{name!r} is no argument of the story {self.name!r}; it takes {', '.join(self.known)}."
+                )
+        for name in self.known:
+            p = self.parameters[name]
+            if name not in self.arguments and p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL):
                 raise TypeError(f"{name!r} is missing, and the story {self.name!r} needs it; give it as {name}=... .")
-        default = parameters["num_topics"].default if "num_topics" in parameters else None
-        topics = arguments.get("num_topics", default)
-        whole = isinstance(topics, int | np.integer) and not isinstance(topics, bool)
-        if topics is not default and not (whole and topics >= 1):
-            raise ValueError(f"num_topics is {topics!r}; give a whole number of at least 1.")
-        self.takes_y = "y" in parameters
-        self.unlabelled = True  # whether responses may be NaN; masks cost time, so it is set once they are known
-        self.defaults = {name: p.default for name, p in parameters.items() if p.default is not p.empty}
-        self.dims: dict[str, tuple[str | None, ...]] = {}  # axes of the sites, once the story has been read
-        self.classes: np.ndarray | None = None  # labels in the order of their codes, where y came as labels
+        # a list of numbers, one a topic say, as the array that stories compute with
+        arrays = {name: np.asarray(value) if _is_numbers(value) else value for name, value in self.arguments.items()}
+        object.__setattr__(self, "arguments", arrays)
 
-    def __call__(self, corpus: Any, y: Any = None) -> None:
-        with _Unlabelled(self.unlabelled):
+    @property
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        return inspect.signature(self.function).parameters
+
+    @property
+    def name(self) -> str:
+        return getattr(self.function, "__name__", type(self.function).__name__)
+
+    @property
+    def open_ended(self) -> bool:
+        """Whether the story takes keyword arguments of any name."""
+        return any(p.kind is p.VAR_KEYWORD for p in self.parameters.values())
+
+    @property
+    def known(self) -> list[str]:
+        """The names of its keyword arguments."""
+        names = [name for name in self.parameters if name not in ("corpus", "y")]
+        return names[0 if "corpus" in self.parameters else 1 :]
+
+    @property
+    def takes_y(self) -> bool:
+        return "y" in self.parameters
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        return {name: p.default for name, p in self.parameters.items() if p.default is not p.empty}
+
+    def with_arguments(self, **changed: Any) -> Story:
+        """The same story with some arguments changed."""
+        return replace(self, arguments={**self.arguments, **changed})
+
+    def __call__(self, corpus: Documents | Corpus, y: Y = None) -> None:
+        with _Unlabelled(self.masked):
             if self.takes_y:
                 self.function(corpus, y, **self.arguments)
             else:
@@ -158,9 +192,9 @@ class ZbarHandler(Messenger):
 
 
 def run(
-    story: Callable, corpus: Any, y: Any, values: Values, answer: Messenger | None = None,
-    *, key: Any = None, prior: bool | Callable[[dict], Any] = False,
-) -> dict:  # fmt: skip
+    story: Callable, corpus: Documents | Corpus, y: Y, values: Values, answer: Messenger | None = None,
+    *, key: jax.Array | None = None, prior: bool | Callable[[dict], Any] = False,
+) -> dict[str, dict[str, Any]]:  # fmt: skip
     """Trace the story with the given values, hidden from whatever handlers are active around it.
 
     A site without a value gets a feasible one, or with ``prior`` a draw from its distribution; a function in its place
@@ -202,3 +236,16 @@ def base_distribution(fn: Any) -> Any:
     while isinstance(fn, dist.ExpandedDistribution | dist.Independent | dist.MaskedDistribution):
         fn = fn.base_dist
     return fn
+
+
+def parameters(fn: Any) -> dict[str, tuple[Any, Any]]:
+    """What a distribution was given, by name: the value and the constraint on it."""
+    fn = base_distribution(fn)
+    found: dict[str, tuple[Any, Any]] = {}
+    for part in ("base_dist", "mixing_distribution", "component_distribution"):
+        if hasattr(fn, part):
+            found |= parameters(getattr(fn, part))
+    given = {
+        name: what for name, what in getattr(fn, "arg_constraints", {}).items() if fn.__dict__.get(name) is not None
+    }
+    return found | {n: (getattr(fn, n), what) for n, what in given.items() if not constraints.is_dependent(what)}

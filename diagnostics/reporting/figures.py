@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 from scipy.stats import rankdata
 
-from .quantities import Series
+from ..convergence.quantities import Series
 
 COLOURS = ("#0550ae", "#bc4c00", "#1a7f37", "#8250df", "#9a6700", "#bf3989", "#116329", "#57606a")  # one a chain
 MOST_IN_FOREST = 60

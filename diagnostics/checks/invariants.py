@@ -11,11 +11,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from topiczoo.inference.story.graph import StoryGraph
+
 Quantities = Callable[[Mapping[str, jax.Array], Any, Any], dict[str, jax.Array]]
 
 
-def invariants(dims: Mapping[str, tuple[str | None, ...]]) -> Quantities:
-    """A function of (values, documents, y) for a story whose sites have these axes.
+def invariants(graph: StoryGraph) -> Quantities:
+    """A function of (values, documents, y) for a story of this graph.
 
     * a site without topics: its elements, up to three, and the sum of squares of larger ones;
     * a site with topics: its sum of squares, its largest number, of beta the sum of the first term's probabilities, of
@@ -25,7 +27,7 @@ def invariants(dims: Mapping[str, tuple[str | None, ...]]) -> Quantities:
 
     The last two read the data: the more a quantity does, the more a wrong sampler shows in it (Modrak et al. 2023).
     """
-    theta, beta = _named(dims, ("document", "topic")), _named(dims, ("topic", "term"))
+    theta, beta, dims = graph.theta, graph.beta, graph.dims
 
     def evaluate(values: Mapping[str, jax.Array], documents: Any, y: Any) -> dict[str, jax.Array]:
         found: dict[str, jax.Array] = {}
@@ -52,14 +54,10 @@ def invariants(dims: Mapping[str, tuple[str | None, ...]]) -> Quantities:
                 found[f"sum of {name}[:, 0]"] = value[:, 0].sum()
             elif name == theta:
                 found[f"sum of {name}[0]^2"] = (value[0] ** 2).sum()
-        if theta in values and beta in values:
+        if theta in values and beta in values and dims[beta] == ("topic", "term"):
             document, term = documents.tokens()
             mix = (values[theta][document] * values[beta].T[term]).sum(-1)
             found["log p(w | theta, beta)"] = jnp.log(jnp.maximum(mix, 1e-30)).sum()
         return found
 
     return evaluate
-
-
-def _named(dims: Mapping[str, tuple[str | None, ...]], axes: tuple[str, ...]) -> str:
-    return next((name for name, found in dims.items() if found == axes), "")

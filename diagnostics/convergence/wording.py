@@ -80,7 +80,7 @@ def advice(fit: AlignedFit, checks: pd.DataFrame, limits: Mapping[str, float]) -
         read = "alignment.topics says which topics all chains have; read the others" if shared else "read them"
         told.append(
             "More draws will not bring topics together once chains sit in different modes: "
-            f"{read} as one chain's account among several, or try another num_topics."
+            f"{read} as one chain's account among several, or try another number of topics."
         )
     told += _about_predictions(checks, fails, num_chains)
     if _still_rising(fit):

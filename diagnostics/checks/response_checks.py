@@ -16,7 +16,6 @@ import xarray as xr
 
 from topiczoo.corpora import Corpus
 from topiczoo.inference import Fit
-from topiczoo.inference.story.labels import codes_of
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 REAL, COUNT, CLASS = "real", "count", "class"  # kinds of responses: what a fair picture of them is
@@ -40,7 +39,7 @@ def check_response(
         raise TypeError(f"fit is a {type(fit).__name__}; give a Fit, as inference.gibbs returns it.")
     if (corpus is None) != (y is None):
         raise ValueError("corpus and y belong together; give both, or neither to check the fit on its own documents.")
-    corpus, y = (fit.corpus, fit.y) if corpus is None else (corpus, codes_of(fit.classes, y))
+    corpus, y = (fit.corpus, fit.y) if corpus is None else (corpus, fit.response.encode(y))
     if y is None:
         raise ValueError(f"The story {fit.story.name!r} was fitted without a response; there is none to check.")
     rows = labelled(y)

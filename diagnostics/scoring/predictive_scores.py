@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 
 from topiczoo.corpora import Corpus
 from topiczoo.inference.predictive.pointwise import pointwise
-from topiczoo.inference.predictive.prediction import by_fitted
+from topiczoo.inference.predictive.predicting import by_fitted
 
 if TYPE_CHECKING:
     from topiczoo.inference import Fit

@@ -12,13 +12,12 @@ from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 from topiczoo.inference import Fit
-from topiczoo.inference.story.labels import codes_of
 from topiczoo.inference.story.validation import check_seed
 
+from ..convergence.diagnosis import Diagnosis, diagnose
+from ..convergence.reliance import NOT, RELY
 from . import story_page
-from .diagnosis import Diagnosis, diagnose
 from .page import Cell, Column, number, outcome, page, table, verdict
-from .reliance import NOT, RELY
 from .sections import Sections, known
 from .selection_section import selection
 
@@ -49,7 +48,7 @@ def report(
     check_seed(seed)
     diagnosis, given = (fit, fit.fit) if isinstance(fit, Diagnosis) else (None, fit)
     path = _checked(given, path, test, y_test, documents)
-    y_test = codes_of(given.classes, y_test)
+    y_test = given.response.encode(y_test)
     with tqdm(total=5, desc="report", disable=not progress_bar) as bar:
 
         def step(name: str) -> None:

@@ -16,8 +16,8 @@ import numpy as np
 
 from topiczoo.inference import Fit
 
+from ..checks.response_checks import labelled, take
 from .page import Section, code, facts, note, paragraph, picture
-from .response_checks import labelled, take
 
 PACKAGES = ("topiczoo", "jax", "numpyro", "numpy", "scipy", "arviz-base", "arviz-stats", "arviz-plots")
 
@@ -56,8 +56,9 @@ def section(fit: Fit) -> Section:
     }
     if fit.y is not None:
         sizes["with a response"] = f"{len(labelled(fit.y)):,}"
-        if not isinstance(fit.y, dict) and np.ndim(fit.y) == 1:
-            sizes["response"] = f"mean {round(float(np.nanmean(fit.y)), 3):g}, sd {np.nanstd(fit.y):.3g}"
+        one = fit.response.named("y")
+        if one is not None and one.ndim == 1:
+            sizes["response"] = f"mean {round(float(np.nanmean(one)), 3):g}, sd {np.nanstd(one):.3g}"
     if "standardised" in fit.info and list(fit.info["standardised"]) != [0.0, 1.0]:
         shift, scale = fit.info["standardised"]
         sizes["units"] = f"standardised: (y − {shift:.4g}) / {scale:.4g}; documents below are in the data's own"

@@ -71,15 +71,17 @@ def _sites(fit: Fit) -> list[Series]:
     """Elements of sites that belong to no document and no term."""
     coefficients, found = fit.coefficients, []
     for name, value in fit.draws.items():
-        dims = fit.story.dims.get(name, (None,) * (value.ndim - 2))
+        dims = fit.graph.dims.get(name, (None,) * (value.ndim - 2))
         if "document" in dims or "term" in dims:
             continue
         flat = value.reshape(*value.shape[:2], -1)
         of_topics = "topic" in dims
-        if not of_topics and flat.shape[-1] > MOST_ELEMENTS:
+        if (not of_topics or dims.count("topic") > 1) and flat.shape[-1] > MOST_ELEMENTS:
             continue
         for place, index in enumerate(np.ndindex(*value.shape[2:])):
             label = name + (f"[{', '.join(map(str, index))}]" if index else "")
+            if np.ptp(flat[..., place]) == 0:
+                continue  # the other half of a triangular matrix
             topic = index[dims.index("topic")] if of_topics else None
             kind = "coefficient" if name in coefficients else "parameter"
             found.append(Series(label, kind, topic, flat[..., place]))
@@ -89,9 +91,9 @@ def _sites(fit: Fit) -> list[Series]:
 def _terms(fit: Fit) -> list[Series]:
     """The leading terms' probabilities or deviations of each topic, of each class in a story without topics."""
     of_topics, found = fit.has_topics, []
-    for name, dims in fit.story.dims.items():
+    for name, dims in fit.graph.dims.items():
         value = {**fit.snapshots, **fit.draws}.get(name)
-        if dims != ("topic" if of_topics else None, "term") or value is None:
+        if dims != ("topic" if of_topics else "label", "term") or value is None:
             continue
         for row, mean in enumerate(value.mean((0, 1))):
             shown = row if of_topics or fit.classes is None else fit.classes[row]

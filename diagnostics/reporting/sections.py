@@ -9,17 +9,17 @@ import pandas as pd
 
 from topiczoo.corpora import Corpus
 
+from ..checks.response_checks import CLASS, coverage, labelled, plot_response, plot_response_pit, take, to_tree
+from ..checks.word_checks import check_words
+from ..convergence.diagnosis import Diagnosis
+from ..convergence.quantities import Series, series
+from ..scoring.held_out import perplexity
+from ..scoring.predictive_scores import scores
+from ..scoring.topic_quality import coherence
 from . import figures
-from .diagnosis import Diagnosis
 from .documents import browser
-from .held_out import perplexity
 from .page import Cell, Column, Section, embedded, fixed, note, number, outcome, picture, pictures, table
-from .predictive_scores import scores
-from .quantities import Series, series
-from .response_checks import CLASS, coverage, labelled, plot_response, plot_response_pit, take, to_tree
 from .story_page import BROWSER
-from .topic_quality import coherence
-from .word_checks import check_words
 
 MOST_CHECKED = 1000  # documents in the predictive checks
 MOST_TOKENS = 100_000  # in the check of words
@@ -136,9 +136,7 @@ class Sections:
 
     def classes(self) -> Section | None:
         """What each class says more than others, for a story without topics."""
-        sites = [
-            name for name, dims in self.fit.story.dims.items() if dims == (None, "term") and name in self.fit.sites
-        ]
+        sites = [name for name in self.fit.graph.of_labels if name in self.fit.sites]
         tables = []
         for site in sites:
             leading = self.fit.deviations(site, TERMS)

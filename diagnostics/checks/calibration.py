@@ -62,8 +62,6 @@ class Calibration:
 
     def plot(self) -> Any:
         """Rank histograms above, ECDF differences with 99% simultaneous bands below; a matplotlib figure."""
-        from .calibration_plots import plot_calibration
-
         return plot_calibration(self)
 
     def __repr__(self) -> str:
@@ -104,7 +102,7 @@ def calibrate(
         name = getattr(engine, "__name__", "engine")
     else:
         trials = Trials(story, corpus, engine=engine, **arguments)
-        evaluate = quantities or invariants(trials.dims)
+        evaluate = quantities or invariants(trials.graph)
         if engine == "svi":
             num_warmup, thinning = 0, 1
         warm = -(-num_warmup // thinning)
@@ -156,7 +154,7 @@ def _ranks_by_fits(
 ) -> pd.DataFrame:  # fmt: skip
     """Ranks from fits made one by one."""
     trials = Trials(story, corpus, **arguments)
-    evaluate = quantities or invariants(trials.dims)
+    evaluate = quantities or invariants(trials.graph)
     one_draw = jax.jit(lambda values, terms, y: evaluate(values, trials.documents(terms), y))
     rows = []
     for i in tqdm(range(number), disable=not progress_bar, unit="simulation"):
@@ -207,7 +205,7 @@ def geweke(
     if engine == "svi":
         raise ValueError("engine is 'svi'; Geweke's test is for MCMC: give 'gibbs' or 'nuts', or use calibrate.")
     trials = Trials(story, corpus, engine=engine, **arguments)
-    evaluate = quantities or invariants(trials.dims)
+    evaluate = quantities or invariants(trials.graph)
 
     def prior(key: jax.Array) -> dict[str, jax.Array]:
         joint = trials.simulate(key)
@@ -246,3 +244,34 @@ def geweke(
 def _z(averages: np.ndarray, expected: float, variance: float) -> float:
     """Standard errors between averages of independent chains and the expectation, itself from PRIOR_DRAWS draws."""
     return float((averages.mean() - expected) / np.sqrt(averages.var(ddof=1) / len(averages) + variance / PRIOR_DRAWS))
+
+
+def plot_calibration(calibration: Calibration) -> Any:
+    """A column a quantity: the histogram of ranks, and the ECDF minus the diagonal with its simultaneous band."""
+    import matplotlib.pyplot as plt
+
+    ranks, last = calibration.ranks, calibration.num_draws
+    columns = list(ranks.columns)
+    figure, axes = plt.subplots(
+        2, len(columns), figsize=(2.3 * len(columns), 4), squeeze=False, layout="constrained", sharey="row"
+    )
+    number = len(ranks)
+    # a point of the ECDF leaves the band where its two-sided binomial tail is below what 99% of uniform ranks stay above
+    tail = np.quantile(_null_excursions(number, last), LEVEL) / 2
+    share = (np.arange(last) + 1) / (last + 1)
+    low, high = (stats.binom.ppf(q, number, share) / number - share for q in (tail, 1 - tail))
+    bins = np.linspace(-0.5, last + 0.5, min(17, last + 2))
+    passes = calibration.table["passes"]
+    for above, below, name in zip(*axes, columns, strict=True):
+        color = "#3b6ea5" if passes[name] else "#b3402e"
+        above.hist(ranks[name], bins=bins, color=color, alpha=0.8)
+        above.axhline(number / (len(bins) - 1), color="black", linewidth=0.8)
+        above.set_title(name, fontsize=8)
+        ecdf = np.array([(ranks[name] <= place).mean() for place in range(last)]) - share
+        below.fill_between(share, low, high, color="#dddddd", step="mid")
+        below.step(share, ecdf, where="mid", color=color)
+        below.set_xlabel("rank", fontsize=8)
+    axes[0, 0].set_ylabel("simulations")
+    axes[1, 0].set_ylabel("ECDF - uniform")
+    figure.suptitle(calibration.title, fontsize=10)
+    return figure

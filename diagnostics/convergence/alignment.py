@@ -28,6 +28,8 @@ from scipy.optimize import linear_sum_assignment
 from scipy.special import softmax
 
 from topiczoo.inference import Fit
+from topiczoo.inference.posterior.posterior import STATISTIC_DIMS
+from topiczoo.inference.posterior.tables import made_of_draws
 
 MATCHED = 0.9  # likeness across chains, as a share of likeness within chains, from which a topic counts as the same
 MOST = 0.5  # share of words in shared topics from which most are said to be shared
@@ -150,10 +152,13 @@ def _topic_draws(fit: Fit) -> tuple[str, np.ndarray]:
 
     Deviations in log-space count as what they multiply, in shares.
     """
-    for name, dims in fit.story.dims.items():
-        if dims == ("topic", "term") and name in {**fit.draws, **fit.snapshots}:
-            draws = {**fit.snapshots, **fit.draws}[name]
-            return name, draws if draws.min() >= 0 else softmax(draws, axis=-1)
+    stored = {**fit.snapshots, **fit.draws}
+    of_terms = [name for name, dims in fit.graph.dims.items() if dims == ("topic", "term") and name in stored]
+    for name in sorted(of_terms, key=lambda name: name != fit.graph.beta):
+        draws = stored[name]
+        return name, draws if draws.min() >= 0 else softmax(draws, axis=-1)
+    if (made := made_of_draws(fit, "beta", most=None)) is not None:
+        return "", made if made.ndim == 4 else made.mean(2)
     raise ValueError(
         f"The story {fit.story.name!r} has no site with axes of topics and terms, so its topics cannot be matched by words."
     )
@@ -306,18 +311,19 @@ def topic_usage(fit: Fit) -> np.ndarray | None:
     if "usage" in fit.statistics:
         return fit.statistics["usage"]
     lengths = fit.corpus.lengths / fit.corpus.num_tokens
-    for name, dims in fit.story.dims.items():
-        if dims == ("document", "topic"):
-            if name in fit.draws:
-                return np.einsum("cdnk,n->cdk", fit.draws[name], lengths)
-            if name in fit.means:
-                return np.einsum("cnk,n->ck", fit.means[name], lengths)[:, None]
-    return None
+    theta = fit.graph.theta
+    if theta in fit.means and theta not in fit.draws:
+        return np.einsum("cnk,n->ck", fit.means[theta], lengths)[:, None]
+    draws = fit.draws[theta] if theta in fit.draws else made_of_draws(fit, "theta")
+    if draws is None:
+        return None
+    usage = np.einsum("cdnk,n->cdk", draws, lengths)
+    return usage if theta in fit.draws else usage.mean(1, keepdims=True)
 
 
 def _places(fit: Fit, name: str, num_draws: int) -> np.ndarray:
     """For every draw of the fit, the matched draw that stands for it: itself, or the nearest snapshot."""
-    if name in fit.draws:
+    if name in fit.draws or not fit.snapshots:
         return np.arange(num_draws)
     length = next(iter({**fit.draws, **fit.statistics}.values())).shape[1]
     return np.abs(np.arange(length)[:, None] - fit.snapshot_index).argmin(1)
@@ -325,8 +331,6 @@ def _places(fit: Fit, name: str, num_draws: int) -> np.ndarray:
 
 def _renumbered(fit: Fit, order: np.ndarray, places: np.ndarray) -> Any:
     """A copy of the fit with every axis of topics renumbered."""
-    from topiczoo.inference.posterior.fit import STATISTIC_DIMS
-
     aligned = copy.copy(fit)
     aligned.__class__ = AlignedFit
     aligned.__dict__.pop("posterior", None)  # made anew from the renumbered draws
@@ -342,10 +346,10 @@ def _renumbered(fit: Fit, order: np.ndarray, places: np.ndarray) -> Any:
             out[name] = value
         return out
 
-    aligned.draws = apply(fit.draws, fit.story.dims, every)
-    aligned.snapshots = apply(fit.snapshots, fit.story.dims, order)
+    aligned.draws = apply(fit.draws, fit.graph.dims, every)
+    aligned.snapshots = apply(fit.snapshots, fit.graph.dims, order)
     aligned.statistics = apply(fit.statistics, STATISTIC_DIMS, every)
-    aligned.means = apply(fit.means, fit.story.dims, _usual(order))
+    aligned.means = apply(fit.means, fit.graph.dims, _usual(order))
     alpha = fit.info.get("alpha")  # estimated, one a topic
     if alpha is not None and np.size(alpha) == order.shape[-1]:
         aligned.info = {**fit.info, "alpha": np.asarray(alpha)[_usual(order)[0]]}

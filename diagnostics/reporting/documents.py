@@ -9,8 +9,9 @@ import numpy as np
 
 from topiczoo.corpora import Corpus
 from topiczoo.inference import Fit
+from topiczoo.inference.posterior.tables import made_of_draws
 
-from .response_checks import CLASS, kind, observed_parts
+from ..checks.response_checks import CLASS, kind, observed_parts
 
 MOST_WORDS = 60_000  # distinct words in all documents together: what keeps the page small
 MOST_TOPICS = 3  # of a word
@@ -39,7 +40,7 @@ def browser(
     chosen = corpus[rows].with_vocabulary(fit.vocabulary)
     theta = proportions(fit, corpus, rows, chains, fitted, seed)
     beta = np.mean([fit.topic_terms(chain) for chain in chains], axis=0)
-    one_topic = ("document", "topic") not in fit.story.dims.values()  # all words of a document share its topic
+    one_topic = not fit.graph.has_words  # all words of a document share its topic
     most = max(10, MOST_WORDS // max(len(rows), 1))
     terms: dict[int, int] = {}
     documents = []
@@ -81,11 +82,10 @@ def proportions(
     fit: Fit, corpus: Corpus, rows: np.ndarray, chains: Sequence[int], fitted: bool, seed: int
 ) -> np.ndarray:
     """Mean topic proportions of some documents, [documents, topics]: the posterior's, or folded in."""
-    site = _site(fit, ("document", "topic"))
-    if fitted and site is not None:
-        theta = mean_over(fit, site, chains)[rows]
-        if theta.min() >= 0 and np.allclose(theta.sum(-1), 1.0, atol=1e-2):
-            return theta
+    if fitted and (site := fit.graph.theta) in fit.sites:
+        return mean_over(fit, site, chains)[rows]
+    if fitted and (theta := made_of_draws(fit, "theta")) is not None:
+        return theta[list(chains)].mean((0, 1))[rows]
     return np.asarray(fit.transform(corpus[rows], seed=seed))
 
 
@@ -94,10 +94,6 @@ def mean_over(fit: Fit, site: str, chains: Sequence[int]) -> np.ndarray:
     if site in fit.means:
         return fit.means[site][list(chains)].mean(0)
     return {**fit.snapshots, **fit.draws}[site][list(chains)].mean((0, 1))
-
-
-def _site(fit: Fit, dims: tuple[str, ...]) -> str | None:
-    return next((name for name in fit.sites if fit.story.dims.get(name) == dims), None)
 
 
 def _add_responses(

@@ -1,0 +1,37 @@
+"""The distinct (document, term) pairs of a corpus, as stories and engines read them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import sparse
+
+
+class Pairs(NamedTuple):
+    """The distinct (document, term) pairs of a corpus, document by document."""
+
+    document: jax.Array  # [P]
+    term: jax.Array  # [P]
+    count: jax.Array  # type: ignore[assignment]  # [P] float32; hides tuple.count
+
+    # To NumPyro, which checks values against plates, the whole is one value outside all plates.
+    @property
+    def ndim(self) -> int:
+        return 0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return ()
+
+
+def distinct_pairs(counts: sparse.csr_array) -> Pairs:
+    """One entry for each term of each document, with its count."""
+    document = np.repeat(np.arange(counts.shape[0], dtype=np.int32), np.diff(counts.indptr))
+    return Pairs(
+        jnp.asarray(document),
+        jnp.asarray(counts.indices.astype(np.int32)),
+        jnp.asarray(counts.data.astype(np.float32)),
+    )

@@ -1,0 +1,1 @@
+"""Whether a story fits the data, and an engine the story."""

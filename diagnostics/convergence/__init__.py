@@ -1,0 +1,1 @@
+"""Whether chains agree: topics matched across them, numbers judged, a verdict in plain words."""

@@ -1,0 +1,1 @@
+"""The report: one HTML file from verdict to how to reproduce it."""

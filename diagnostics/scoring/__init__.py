@@ -1,0 +1,1 @@
+"""How well a fit predicts words and responses that it has not seen."""

@@ -1,0 +1,61 @@
+"""The public functions: engines that return fits, files, and checks."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from .advice import advised
+from .em import engine as em
+from .fit import Fit
+from .marginal import nuts_engine, svi_engine
+from .mcmc import engine as mcmc
+from .mcmc import ratio_tests
+from .posterior import store
+from .posterior.posterior import Posterior
+from .story.unserved import Unserved
+
+Given = ParamSpec("Given")
+Found = TypeVar("Found")
+
+
+def _advised(function: Callable[Given, Found]) -> Callable[Given, Found]:
+    """The function; where it refuses a story, the sentence says which engines would take it."""
+
+    @functools.wraps(function)
+    def ask(*arguments: Given.args, **named: Given.kwargs) -> Found:
+        try:
+            return function(*arguments, **named)
+        except Unserved as refusal:
+            raise advised(refusal) from refusal
+
+    return ask
+
+
+def _fits(engine: Callable[Given, Posterior]) -> Callable[Given, Fit]:
+    """An engine whose posteriors are fits."""
+
+    @functools.wraps(engine)
+    def fit(*arguments: Given.args, **named: Given.kwargs) -> Fit:
+        try:
+            return Fit.like(engine(*arguments, **named))
+        except Unserved as refusal:
+            raise advised(refusal) from refusal
+
+    return fit
+
+
+gibbs = _fits(mcmc.gibbs)
+nuts = _fits(nuts_engine.nuts)
+svi = _fits(svi_engine.svi)
+vem = _fits(em.vem)
+check = _advised(ratio_tests.check)
+
+
+def load(path: str | Path, story: str | Callable | None = None, **arguments: Any) -> Fit:
+    return Fit.like(store.load(path, story, **arguments))
+
+
+load.__doc__ = store.load.__doc__

@@ -1,0 +1,351 @@
+"""Prediction for new documents: topics are folded in without the response, then the story's own response is run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro.distributions import constraints
+from scipy.special import logsumexp
+from tqdm.auto import tqdm
+
+from topiczoo.corpora import Corpus
+from topiczoo.corpora.layouts import Documents, documents
+
+from ..kernels.sweep import read_weights
+from ..kernels.word_steps import fold_in
+from ..mcmc.conjugate import LabelBlock
+from ..posterior.posterior import Posterior
+from ..story.bound import BoundGraph
+from ..story.tracing import ZbarHandler, base_distribution, run
+from ..story.validation import check_draws, check_seed
+from .class_posterior import ClassPosterior, answers, label_above
+from .conformal import Calibration
+from .fold_in import FoldIn, responses
+from .prediction import Prediction
+from .probabilities import ABOVE_THE_WORDS, LEAST, MOST, UNDER_A_MARGIN, from_aside, own_evidence, temperature, tempered
+
+RULES = ("posterior", "plug-in")
+MOST_MOVES = 60_000_000  # of tokens: about six seconds with 50 topics on two cores
+FEW_DRAWS = 8  # a chain, where every class is tried at each
+LEAST_RESPONSES = 200  # drawn for each document at the least: quantiles need more draws than means do
+
+
+def predict(
+    fit: Posterior,
+    corpus: Corpus,
+    *,
+    rule: str = "posterior",
+    calibrate: Any = None,
+    seed: int = 0,
+    most_draws: int | None = None,
+    num_burn: int = 1,
+    progress_bar: bool = False,
+) -> Any:
+    """The predictive distribution of the response of new documents.
+
+    Words that the fit has not seen are left out; a document without known words is predicted from the prior of its
+    proportions.
+
+    Parameters
+    ----------
+    rule
+        "posterior": at each posterior draw (``most_draws`` a chain at the most; by default 8 to 50, as many as some
+        seconds allow) the topics of the new documents are drawn given their words alone, by a soft sweep and ``num_burn``
+        exact ones (see :mod:`..kernels.soft_sweep`), and then the story's response, so that what is not known of topics,
+        proportions, coefficients and noise all widens the prediction; under a margin the class of the least loss in the
+        mean of the draws is decided on. "plug-in": the rule of Blei & McAuliffe (2007),
+        equations 13 and 22: every parameter at its posterior mean (chain by chain), zbar at its variational mean.
+        A class above the words follows from Bayes' rule (see :mod:`.class_posterior`), at each draw or at the means.
+    calibrate
+        Documents that the fit has not seen, ``(corpus, y)``, or predictions of them, ``(prediction, y)``, e.g. from
+        :func:`cross_predict`: intervals are widened or narrowed until they hold as many of these responses as they say,
+        and probabilities of classes are tempered until they are as sure as they are right (see :mod:`.probabilities`).
+        Predictions by another fit stand for this fit's own as far as the two are alike; variational fits of different
+        documents may end in different optima, and then documents set aside are the safer choice.
+        By default intervals are the model's own, and so are probabilities where they are such; where they are not, under
+        a margin and for a class above the words, they are tempered by the fitted documents (500 at the most, once a fit).
+        False: the model's own numbers in any case. No decision on a class depends on it.
+
+    Returns a :class:`Prediction`, or a dict of them where the story has several responses.
+    """
+    check_seed(seed)
+    check_draws(most_draws, num_burn)
+    if rule not in RULES:
+        raise ValueError(f"rule is {rule!r}; choose from {', '.join(map(repr, RULES))}.")
+    aside = None if calibrate is None or calibrate is False else _aside(calibrate)
+    settings: dict[str, Any] = {"rule": rule, "seed": seed, "most_draws": most_draws, "num_burn": num_burn}
+    predictions = predicted(FoldIn(fit, corpus), **settings, progress_bar=progress_bar)
+    if aside is not None:
+        predictions = _calibrated(fit, *aside, predictions, settings)
+    elif calibrate is None:
+        predictions = {name: by_fitted(fit, part, rule, seed) for name, part in predictions.items()}
+    return predictions if len(predictions) > 1 else next(iter(predictions.values()))
+
+
+def by_fitted(fit: Posterior, prediction: Prediction, rule: str = "posterior", seed: int = 0) -> Prediction:
+    """The prediction, tempered by the fitted documents where the model's own word on classes is no probability."""
+    if prediction.evidence is None:
+        return prediction
+    degrees = from_fitted(fit, prediction.site, rule)
+    return prediction if degrees is None else tempered(prediction, degrees, seed)
+
+
+def from_fitted(fit: Posterior, site: str, rule: str) -> float | None:
+    """The raised temperature of the fitted documents, found once for a rule of prediction; None where they are too few."""
+    if (site, rule) not in fit.temperatures:
+        codes = fit.response.named(site)
+        codes = np.full(len(fit.corpus), np.nan) if codes is None else np.asarray(codes, float)
+        rows = np.flatnonzero(~np.isnan(codes) & (fit.corpus.lengths > 0))
+        found = None
+        if len(rows) >= LEAST:
+            rows = np.sort(np.random.default_rng(0).permutation(rows)[:MOST])
+            told = predicted(FoldIn(fit, fit.corpus[rows]), rule=rule)[site]
+            raised = ABOVE_THE_WORDS if told.losses is None else UNDER_A_MARGIN
+            found = raised * temperature(own_evidence(told), codes[rows].astype(int))
+        fit.temperatures[site, rule] = found
+    return fit.temperatures[site, rule]
+
+
+def predicted(
+    fold: FoldIn, *, rule: str = "posterior", seed: int = 0, most_draws: int | None = None, num_burn: int = 1,
+    progress_bar: bool = False,
+) -> dict[str, Prediction]:  # fmt: skip
+    """Each response of the documents, by the model's own numbers."""
+    fit = fold.fit
+    above = label_above(fold.graph, fit.sites)
+    if most_draws is None:
+        most_draws = _affordable(fold, num_burn) if above is None else FEW_DRAWS
+    settings: dict[str, Any] = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn}
+    if not (responses(fold.graph) if above is None else answers(fold, above)):
+        raise ValueError(f"The story {fit.story.name!r} has no response; use transform for topic proportions.")
+    if above is not None:
+        parts = _parts_from_above(fold, above, rule, settings, progress_bar)
+    else:
+        parts = (_posterior_parts if rule == "posterior" else _plug_in_parts)(fold, settings, progress_bar)
+    corpus = fold.graph.corpus
+    return {name: as_prediction(name, corpus, [part[name] for part in parts], fold) for name in parts[0]}
+
+
+def _affordable(fold: FoldIn, num_burn: int) -> int:
+    """Draws a chain that take some seconds, within bounds."""
+    a_draw = max(fold.graph.corpus.num_tokens, 1) * len(fold.chains) * (1 + num_burn)
+    return int(np.clip(MOST_MOVES // a_draw, 8, 50))
+
+
+def _parts_from_above(fold: FoldIn, site: str, rule: str, settings: dict, progress_bar: bool) -> list[dict]:
+    """A class above the words: one part a posterior draw, chain after chain, or one a chain at its means."""
+    classes, key = ClassPosterior(fold, site), jax.random.key(settings["seed"])
+    if rule == "plug-in":
+        points = [fold.means(chain) for chain in fold.chains]
+    else:
+        points = list(fold.points(settings["most_draws"]))
+    repeats = -(-LEAST_RESPONSES // len(points))
+    shown = tqdm(points, disable=not progress_bar, desc="classes", unit="draw")
+    return [classes.part(jax.random.fold_in(key, i), values, repeats) for i, values in enumerate(shown)]
+
+
+def _posterior_parts(fold: FoldIn, settings: dict, progress_bar: bool) -> list[dict]:
+    """One part a posterior draw, chain after chain."""
+    num_draws = len(fold.chains) * next(iter(fold.fit.global_draws(settings["most_draws"]).values())).shape[1]
+    repeats = -(-LEAST_RESPONSES // num_draws)
+    return list(fold.run(_drawn, repeats, **settings, progress_bar=progress_bar))
+
+
+def _drawn(
+    fold: FoldIn, burn: int, repeats: int, data: tuple, key: jax.Array, centre: Any, values: dict
+) -> dict[str, dict]:
+    """Topics given the words, and the responses given them."""
+    corpus, _ = data
+    sweep_key, response_key = jax.random.split(key)
+    z = fold.topics(corpus, sweep_key, centre, values, burn)
+    theta = fold.theta(corpus, z, values)
+    zbar = fold.zbar(corpus, z, theta)
+    names, given = tuple(responses(fold.graph)), {**values, fold.graph.theta: theta}
+    return respond(fold.graph, names, repeats, response_key, corpus, zbar, given)
+
+
+def _plug_in_parts(fold: FoldIn, settings: dict, progress_bar: bool) -> list[dict]:
+    """One part a chain: parameters at their means."""
+    repeats = -(-LEAST_RESPONSES // len(fold.chains))
+    respond = plug_in(fold, repeats)
+    parts = []
+    for chain in fold.chains:
+        values = fold.means(chain)
+        key = jax.random.fold_in(jax.random.key(settings["seed"]), chain)
+        parts.append(respond(key, *plug_in_topics(fold, values), values))
+    return parts
+
+
+def plug_in_topics(fold: FoldIn, values: dict) -> tuple[jax.Array, jax.Array]:
+    """E[theta] and E[zbar] of the documents under q, every parameter at a given value; both [documents, topics]."""
+    fit, graph = fold.fit, fold.graph
+    if not graph.has_words:
+        raise ValueError(
+            f"rule 'plug-in' needs topics of words, and the story {fit.story.name!r} has one topic a document."
+        )
+
+    beta, alpha = fold.compiled(_topics)(fold.corpus, values)
+    gamma, phibar = fold_in(beta, alpha, documents(graph.corpus, pairs=True))
+    theta = gamma / gamma.sum(-1, keepdims=True)
+    return theta, jnp.where(fold.corpus.lengths[:, None] > 0, phibar, theta)
+
+
+def _topics(fold: FoldIn, corpus: Documents, values: dict) -> tuple[jax.Array, jax.Array]:
+    """beta [topics, terms] and alpha."""
+    weights = read_weights(fold.graph, corpus, None, values, collapsed=True)
+    return weights.term_topic[:-1].T, weights.proportions
+
+
+def plug_in(fold: FoldIn, repeats: int) -> Callable[..., dict]:
+    """A function of key, theta, zbar and values that runs the responses; compiled once."""
+    compiled = fold.compiled(_plugged_in, repeats)
+    return lambda *arguments: jax.tree.map(np.asarray, compiled(fold.corpus, *arguments))
+
+
+def _plugged_in(
+    fold: FoldIn, repeats: int, corpus: Documents, key: jax.Array, theta: jax.Array, zbar: jax.Array, values: dict
+) -> dict[str, dict]:
+    names, given = tuple(responses(fold.graph)), {**values, fold.graph.theta: theta}
+    return respond(fold.graph, names, repeats, key, corpus, zbar, given)
+
+
+def respond(
+    graph: BoundGraph, names: Sequence[str], repeats: int, key: jax.Array, corpus: Documents, zbar: jax.Array, values: dict
+) -> dict[str, dict]:  # fmt: skip
+    """The responses at given topics: draws [repeats, documents, ...], mean, and the probabilities of classes."""
+
+    def once(key: jax.Array) -> dict:
+        trace = run(graph.story, corpus, None, values, ZbarHandler(zbar), key=key, prior=True)
+        return {name: _response(trace[name]["fn"], trace[name]["value"]) for name in names}
+
+    # what lies between topics and response (random effects) is drawn anew each time, and their means are averaged
+    parts = jax.vmap(once)(jax.random.split(key, repeats))
+    return {
+        name: {what: value if what == "draw" else value.mean(0) for what, value in part.items()}
+        for name, part in parts.items()
+    }
+
+
+def as_prediction(name: str, corpus: Corpus, parts: list[dict], fold: FoldIn) -> Prediction:
+    """The parts of one response, one a posterior draw or a chain, as a prediction."""
+    draws = np.concatenate([part["draw"] for part in parts])
+    expected = np.stack([part["mean"] for part in parts])
+    expected = expected.reshape(len(fold.chains), -1, *expected.shape[1:])
+    support = fold.graph.latent[name].prior.support
+    bound = getattr(support, "lower_bound", None)
+    told: dict[str, Any] = {
+        "site": name,
+        "whole": support.is_discrete,
+        "yes_or_no": support is constraints.boolean,
+        "lowest": bound if isinstance(bound, int | float) else -np.inf,
+    }
+    if "probabilities" in parts[0]:
+        of_classes = parts[0].keys() & {"probabilities", "losses"}
+        told |= {what: np.mean([part[what] for part in parts], axis=0) for what in of_classes}
+        told["classes"] = fold.fit.classes
+        if "losses" in told:
+            told["evidence"] = -told["losses"].astype(float)
+        elif "log_probabilities" in parts[0]:
+            told["evidence"] = logsumexp([part["log_probabilities"] for part in parts], axis=0) - np.log(len(parts))
+    told["unsaid"] = fold.fit.unsaid
+    return Prediction(np.asarray(corpus.names), expected.mean((0, 1)), draws, expected, **told)
+
+
+def _aside(calibrate: Any) -> tuple[Any, Any]:
+    """Documents or predictions, and the responses to calibrate by."""
+    try:
+        seen, y = calibrate
+    except (TypeError, ValueError):
+        raise ValueError(
+            "calibrate must be documents that the fit has not seen and their responses, (corpus, y) or (prediction, y)."
+        ) from None
+    if y is None:
+        raise ValueError("y of calibrate is None; give the responses of its documents, NaN for unlabelled ones.")
+    return seen, y
+
+
+def _calibrated(fit: Posterior, seen: Any, y: Any, predictions: dict[str, Prediction], settings: dict) -> dict:
+    """Each response with its intervals, or the probabilities of its classes, by documents set aside."""
+    if isinstance(seen, Corpus):
+        seen = predict(fit, seen, calibrate=False, **settings)
+    told = seen if isinstance(seen, dict) else {next(iter(predictions)): seen}
+    observed = y if isinstance(y, dict) else dict.fromkeys(told, fit.response.encode(y))
+    if missing := [name for name in predictions if name not in told or name not in observed]:
+        raise ValueError(
+            f"calibrate lacks the response {missing[0]!r}; give a dict with {', '.join(map(repr, predictions))}."
+        )
+    found = {}
+    for name, part in predictions.items():
+        if part.probabilities is not None and part.probabilities.ndim == 2:
+            found[name] = tempered(part, from_aside(told[name], observed[name]), settings["seed"])
+        else:
+            if told[name].probabilities is not None:
+                raise ValueError(
+                    "calibrate is for numbers and for one class a document; the response is several classes."
+                )
+            found[name] = replace(part, calibration=Calibration.of(told[name].draws, observed[name]))
+    return found
+
+
+def transform(
+    fit: Posterior,
+    corpus: Corpus,
+    *,
+    seed: int = 0,
+    most_draws: int = 20,
+    num_burn: int = 1,
+    progress_bar: bool = False,
+) -> np.ndarray:
+    """Expected topic proportions of new documents given their words, [documents, topics].
+
+    With several chains the first is used: topics of different chains are different topics.
+    """
+    check_seed(seed)
+    check_draws(most_draws, num_burn)
+    fold = FoldIn(fit, corpus, chains=[0])
+    if (above := label_above(fold.graph, fit.sites)) is not None:
+        classes = ClassPosterior(fold, above)
+        found = [classes(values) for values in fold.points(min(most_draws, FEW_DRAWS))]
+        return np.mean([shares if theta is None else theta for shares, theta in found], axis=0)
+    settings: dict[str, Any] = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn}
+    return np.mean(list(fold.run(_shares, **settings, progress_bar=progress_bar)), axis=0)
+
+
+def _shares(fold: FoldIn, burn: int, data: tuple, key: jax.Array, centre: Any, values: dict) -> jax.Array:
+    """Expected proportions at a draw, [documents, topics]."""
+    corpus, _ = data
+    if not fold.graph.has_words:
+        return _label_probabilities(fold, corpus, values)
+    return fold.theta(corpus, fold.topics(corpus, key, centre, values, burn), values)
+
+
+def _response(fn: Any, draw: jax.Array) -> dict[str, jax.Array]:
+    """A response's draw, and its mean and the probabilities of its classes where they have a closed form."""
+    out = {"draw": draw}
+    if fn.has_enumerate_support and not fn.event_shape:
+        classes = fn.enumerate_support(expand=False)
+        density = jax.vmap(fn.log_prob)(jnp.broadcast_to(classes, (classes.shape[0], *draw.shape)))
+        density = jnp.moveaxis(density, 0, -1)
+        # a margin's densities do not sum to 1, those of other classes do: they are losses
+        out["probabilities"] = jax.nn.softmax(density, -1)
+        if hasattr(base_distribution(fn), "log_normaliser"):
+            out["losses"] = -density
+    try:
+        # NumPyro's mean of classes, and of a Cauchy, is NaN: the draw stands for it
+        out["mean"] = jnp.where(jnp.isnan(fn.mean), draw, jnp.broadcast_to(fn.mean, draw.shape))
+    except NotImplementedError:
+        out["mean"] = jnp.asarray(draw, jnp.float32)  # no closed mean: the mean of the draws will do
+    return out
+
+
+def _label_probabilities(fold: FoldIn, corpus: Documents, values: dict) -> jax.Array:
+    """One topic a document: the probabilities of each, [documents, topics]."""
+    graph = fold.graph
+    (site,) = [name for name in graph.latent if LabelBlock.recognise(graph, name)]
+    values = {**values, site: jnp.zeros(corpus.num_documents, jnp.int32)}
+    return jax.nn.softmax(LabelBlock(None, graph, [site]).logits(values, corpus, None), -1)

@@ -1,0 +1,381 @@
+"""A story's graph together with the documents and responses it was read on: what an engine works with.
+
+An engine never knows which model it runs. It learns what it needs by running the story on two or three documents: with two
+different numbers of documents to see which axes are documents, through NumPyro's provenance tracking to see which density
+reads which site, and by following axes through the computation (:mod:`.axes`) to see which are topics and terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from numpyro.distributions import constraints
+from numpyro.ops.provenance import eval_provenance
+
+from topiczoo.corpora import Corpus
+from topiczoo.corpora.layouts import Documents, documents
+from topiczoo.models.arguments import BadArgument
+from topiczoo.models.vocabulary import BagOfWords
+
+from .axes import joined_axes
+from .faults import why_not
+from .graph import BETA, DOCUMENT, LABEL, OF_LABEL, PARAMETERS, TERM, THETA, TOPIC, ZBAR, Dims, Site, StoryGraph
+from .response import Response, Y
+from .tracing import Story, Values, ZbarHandler, base_distribution, log_prob, parameters, run
+
+COVARIATE = "~covariate "  # before the name of one
+BAG = "~bag"  # the topics of draw_bags
+CATEGORICAL = (dist.CategoricalProbs, dist.CategoricalLogits)
+FEW = 3  # documents on which a story is read
+
+
+@dataclass(frozen=True)
+class BoundGraph(StoryGraph):
+    """``values`` below are of the latent sites, on the corpus or on a slice of it."""
+
+    story: Story = None  # type: ignore[assignment]  # after fields with defaults
+    corpus: Corpus = None  # type: ignore[assignment]
+    response: Response = None  # type: ignore[assignment]
+    few_corpus: Corpus = None  # type: ignore[assignment]  # some documents, labelled ones first
+    few_documents: Documents = None  # type: ignore[assignment]
+    few_y: Y = None
+    fixed: dict[str, dict[str, Any]] = None  # type: ignore[assignment]  # constraints on parameters that no latent site enters
+    covariates: frozenset[str] = frozenset()  # columns that the story reads
+    known: np.ndarray | None = None  # codes of a latent class where it is known, NaN where not, [documents]
+
+    @property
+    def y(self) -> Y:
+        """The response as the story takes it."""
+        return self.response.y
+
+    def bare(self) -> BoundGraph:
+        """The same without the corpus, for compiled code, which must not hold it."""
+        return replace(self, corpus=self.few_corpus, response=Response({}))
+
+    def unbound(self) -> StoryGraph:
+        """The graph alone."""
+        return StoryGraph(**{name: getattr(self, name) for name in StoryGraph.__dataclass_fields__})
+
+    def family(self, name: str) -> type:
+        """The class of a site's distribution, without NumPyro's wrappers."""
+        return type(self.sites[name].prior)
+
+    @cached_property
+    def _few(self) -> tuple[dict[str, jax.Array], dict[str, dict[str, jax.Array]]]:
+        @jax.jit
+        def draw(few: Any) -> tuple[dict, dict]:
+            few_documents, few_y = few
+            trace = run(self.story, few_documents, few_y, {}, ZbarHandler(zbar=lambda theta: theta))
+            values = {name: jnp.asarray(trace[name]["value"]) for name in self.latent}
+            return values, {name: _given(trace[name]["fn"], names) for name, names in self.fixed.items()}
+
+        return draw((self.few_documents, self.few_y))
+
+    @property
+    def few_values(self) -> dict[str, jax.Array]:
+        """Some feasible value of every latent site on the few documents."""
+        return self._few[0]
+
+    @property
+    def fixed_values(self) -> dict[str, dict[str, jax.Array]]:
+        """Parameters of sites that no latent site enters, on the few documents."""
+        return self._few[1]
+
+    def take(self, values: Values, rows: Any) -> dict[str, Any]:
+        """The values that belong to some documents; sites without documents as they are."""
+        return {
+            name: value if (axis := self.sites[name].document_axis) is None else jnp.take(value, rows, axis=axis)
+            for name, value in values.items() if name in self.sites and not self.sites[name].observed
+        }  # fmt: skip
+
+    def document_terms(
+        self, sites: Sequence[str], documents: Documents, y: Y, values: Values, handler: ZbarHandler
+    ) -> jax.Array:
+        """The log-densities of some sites, summed for each document, [documents]."""
+        trace = run(self.story, documents, y, values, handler)
+        total = jnp.zeros(documents.num_documents)
+        for name in sites:
+            axis = self.sites[name].density_axis
+            if axis is None:
+                raise ValueError(
+                    f"The site {name!r} of the story {self.story.name!r} links documents: it reads zbar but has no axis "
+                    "of documents, so topics cannot be drawn for documents side by side; give each document its own term."
+                )
+            terms = jnp.moveaxis(log_prob(trace[name]), axis, -1)
+            total = total + terms.sum(tuple(range(terms.ndim - 1)))
+        return total
+
+    def refuse_linked_documents(self) -> None:
+        """Topics are drawn for all documents at once: one document's topics must not enter another's terms."""
+        if not self.response_sites:
+            return
+        zbar = jnp.asarray(np.random.default_rng(0).dirichlet(np.ones(self.num_topics), FEW), jnp.float32)
+
+        def terms(places: Sequence[int], zbar: jax.Array) -> np.ndarray:
+            rows = jnp.asarray(places)
+            few = jax.tree.map(lambda leaf: leaf[rows], self.few_y)
+            some, values = self.few_documents.take(rows), self.take(self.few_values, rows)
+            evaluate = jax.jit(
+                lambda zbar: self.document_terms(self.response_sites, some, few, values, ZbarHandler(zbar))
+            )
+            return np.asarray(evaluate(zbar[rows]))
+
+        whole = terms([0, 1, 2], zbar)
+        moved = terms([0, 1, 2], zbar.at[2].set(jnp.roll(zbar[2], 1)))
+        if not (
+            np.allclose(whole[:2], terms([0, 1], zbar), rtol=1e-4) and np.allclose(whole[:2], moved[:2], rtol=1e-4)
+        ):
+            raise ValueError(
+                f"The story {self.story.name!r} links documents: another document's topics change a document's terms at "
+                f"{', '.join(map(repr, self.response_sites))}, so topics cannot be drawn for documents side by side; "
+                "do not centre or rank the predictor within the story."
+            )
+
+
+def bind(story: Story, corpus: Corpus, response: Response | None = None) -> BoundGraph:
+    """Read a story on a corpus. Nothing is checked beyond that it runs."""
+    return _Reader(story, corpus, response or Response({})).graph()
+
+
+def site_shapes(story: Story, corpus: Corpus, response: Response) -> dict[str, tuple[int, ...]]:
+    """The shape of every site on a few documents."""
+    return {name: shape for name, (_, shape, _) in _Reader(story, corpus, response)._look(FEW).items()}
+
+
+class _Reader:
+    """Runs a story on a few documents and notes what it does."""
+
+    def __init__(self, story: Story, corpus: Corpus, response: Response) -> None:
+        self.story, self.corpus, self.response = replace(story, masked=response.missing), corpus, response
+        rows = np.resize(self._typical_rows(), FEW)
+        self.rows = rows
+        self.slices = {n: self._slice(rows[:n]) for n in (FEW - 1, FEW)}
+
+    def _typical_rows(self) -> np.ndarray:
+        """A few documents, labelled ones first."""
+        if not self.response:
+            return np.arange(min(FEW, len(self.corpus)))
+        parts = [part.reshape(len(self.corpus), -1) for part in self.response.parts.values()]
+        missing = np.any([np.isnan(part).any(1) for part in parts], axis=0)
+        return np.argsort(missing, kind="stable")[:FEW]
+
+    def _slice(self, rows: np.ndarray) -> tuple[Documents, Y]:
+        return documents(self.corpus[rows], pairs=True), self.response.take(rows).on_device()
+
+    def graph(self) -> BoundGraph:
+        fewer, shapes = self._look(FEW - 1), self._look(FEW)
+        self.sites = {name: site for name, (site, _, _) in shapes.items()}
+        self.latent = [name for name, site in self.sites.items() if not site["is_observed"]]
+        fixed = {
+            name: {parameter: constraint for parameter, (_, constraint) in parameters(site["fn"]).items()}
+            for name, site in self.sites.items()
+        }
+        parents, above, covariates = self._provenance(shapes, fixed)
+        document = {name: _changed_axis(fewer[name][1], shapes[name][1]) for name in shapes}
+        axes = self._axes({name: shapes[name][1] for name in self.latent}, document, parents)
+        sites = {
+            name: Site(
+                name, type(base_distribution(site["fn"])).__name__, axes.get(name, ()),
+                self._role(name, axes.get(name, ()), parents),
+                site["is_observed"], bool(getattr(site["fn"].support, "is_discrete", False)), shape,
+                _changed_axis(fewer[name][2], density), site["fn"],
+            )
+            for name, (site, shape, density) in shapes.items()
+        }  # fmt: skip
+        return BoundGraph(
+            sites=sites, parents=parents, deterministic=self.deterministic, theta=self.theta, beta=self.beta,
+            num_topics=self.handler.theta.shape[-1] if self.handler.calls else 0,
+            has_words=self.handler.calls == 1, has_labels=self.handler.label is not None, linear=self.handler.linear,
+            predictor_shapes=tuple(eta.shape[1:] for eta in self.handler.coefficients),
+            story=self.story, corpus=self.corpus, response=self.response, few_corpus=self.corpus[self.rows],
+            few_documents=self.slices[FEW][0], few_y=self.slices[FEW][1], covariates=covariates,
+            fixed={
+                name: {what: given[what] for what in given if not above[name][what]} for name, given in fixed.items()
+            },
+        )  # fmt: skip
+
+    def _look(self, n: int) -> dict[str, tuple[dict, tuple, tuple]]:
+        """Run the story abstractly on n documents: each sample site, its value's shape and its density's shape."""
+        self.handler = handler = ZbarHandler(zbar=lambda theta: theta)
+        seen: dict[str, tuple[dict, tuple, tuple]] = {}
+
+        def look() -> None:
+            trace = run(self.story, *self.slices[n], {}, handler)
+            sites = [site for site in trace.values() if site["type"] == "sample"]
+            for site in sites:
+                value_shape = () if isinstance(site["value"], tuple) else jnp.shape(site["value"])
+                seen[site["name"]] = site, value_shape, jnp.shape(log_prob(site))
+            bags = [base_distribution(site["fn"]) for site in sites]
+            beta = next((fn.beta for fn in bags if isinstance(fn, BagOfWords)), handler.beta)
+            # theta and beta are sites when the very arrays that words are drawn with are their values
+            self.theta = next((site["name"] for site in sites if site["value"] is handler.theta), "")
+            self.beta = next((site["name"] for site in sites if site["value"] is beta), "")
+            self.deterministic = tuple(name for name, site in trace.items() if site["type"] == "deterministic")
+
+        try:
+            jax.eval_shape(look)
+        except BadArgument:
+            raise
+        except Exception as error:
+            raise why_not(error, self.story, self.corpus, self.response.y, n) from error
+        if handler.calls > 1:
+            raise ValueError(f"The story {self.story.name!r} calls draw_words {handler.calls} times; call it once.")
+        return seen
+
+    def _values(self, shapes: dict[str, tuple]) -> dict[str, Any]:
+        """The shapes of all that the story reads: of values nothing else is looked at."""
+        discrete = {name: self.sites[name]["fn"].support.is_discrete for name in self.latent}
+        values = {
+            name: jax.ShapeDtypeStruct(shapes[name], jnp.int32 if discrete[name] else jnp.float32)
+            for name in self.latent
+        }
+        if self.handler.calls:
+            values[ZBAR] = jax.ShapeDtypeStruct((FEW, self.handler.theta.shape[-1]), jnp.float32)
+        few = self.slices[FEW][0]
+        return values | {f"{COVARIATE}{name}": column for name, column in few.covariates.items()}
+
+    def _traced(self, values: dict[str, jax.Array]) -> tuple[dict[str, dict], ZbarHandler]:
+        values = dict(values)
+        few, y = self.slices[FEW]
+        covariates = {name: values.pop(f"{COVARIATE}{name}") for name in few.covariates}
+        handler = ZbarHandler(values.pop(ZBAR, None))
+        return run(self.story, replace(few, covariates=covariates), y, values, handler), handler
+
+    def _provenance(
+        self, shapes: dict[str, tuple], fixed: dict[str, dict]
+    ) -> tuple[dict[str, frozenset[str]], dict[str, dict[str, frozenset[str]]], frozenset[str]]:
+        """What each density reads, what each parameter follows from, and the covariates that are read."""
+
+        def densities(**values: jax.Array) -> dict[str, Any]:
+            trace, handler = self._traced(values)
+            sites = {name: site for name, site in trace.items() if site["type"] == "sample"}
+            out: dict[str, Any] = {name: log_prob(site) for name, site in sites.items()}
+            out[PARAMETERS] = {name: _given(site["fn"], fixed[name]) for name, site in sites.items()}
+            out.update({name: site["value"] for name, site in trace.items() if site["type"] == "deterministic"})
+            if handler.calls:
+                out[THETA], out[BETA] = handler.theta, handler.beta
+                out |= {} if handler.label is None else {LABEL: handler.label}
+            bags = [fn.z for site in sites.values() if isinstance(fn := base_distribution(site["fn"]), BagOfWords)]
+            return out | ({BAG: bags} if bags else {})
+
+        read = eval_provenance(densities, **self._values({name: shape for name, (_, shape, _) in shapes.items()}))
+        above = read.pop(PARAMETERS)
+        if BAG in read:
+            read[BAG] = frozenset().union(*read[BAG])
+        covariates = {name for part in read.values() for name in part if name.startswith(COVARIATE)}
+        parents = {name: frozenset(part - covariates) for name, part in read.items()}
+        found = {site: {what: part - covariates for what, part in given.items()} for site, given in above.items()}
+        return parents, found, frozenset(name.removeprefix(COVARIATE) for name in covariates)
+
+    def _axes(
+        self, shapes: dict[str, tuple], document: dict[str, int | None], parents: dict[str, frozenset[str]]
+    ) -> dict[str, Dims]:
+        """Names of the axes of every latent site."""
+        frames: dict[str, list] = {}
+
+        def look(values: dict[str, jax.Array]) -> dict[str, Any]:
+            trace, handler = self._traced(values)
+            sites = {name: site for name, site in trace.items() if site["type"] == "sample"}
+            frames.update({name: site["cond_indep_stack"] for name, site in sites.items()})
+            chances = {
+                name: [value for value, _ in parameters(site["fn"]).values()]
+                for name, site in sites.items() if isinstance(base_distribution(site["fn"]), CATEGORICAL)
+            }  # fmt: skip
+            out: dict[str, Any] = {
+                "densities": {name: log_prob(site) for name, site in sites.items()},
+                "chances": chances,
+            }
+            if handler.calls:
+                out |= {THETA: handler.theta, BETA: handler.beta, "etas": handler.coefficients}
+            bags = [fn for site in sites.values() if isinstance(fn := base_distribution(site["fn"]), BagOfWords)]
+            return out | {BAG: [(fn.beta, fn.z) for fn in bags]}
+
+        joined, given, found = joined_axes(look, self._values(shapes))
+        names: dict[int, str] = {}
+
+        def name(axes: Sequence[int], *called: str) -> None:
+            for axis, what in zip(axes, called, strict=False):
+                names.setdefault(joined.find(axis), what)
+
+        plates: dict[str, int] = {}
+        for site in self.latent:
+            event_dim = self.sites[site]["fn"].event_dim
+            for frame in frames[site]:
+                place = len(given[site]) - event_dim + frame.dim
+                if 0 <= place < len(given[site]):
+                    joined.join(plates.setdefault(frame.name, given[site][place]), given[site][place])
+        if THETA in found:
+            name(found[THETA], DOCUMENT, TOPIC)
+            name(given[ZBAR], DOCUMENT, TOPIC)
+            for eta in found["etas"]:
+                name(eta[:1], TOPIC)
+            name(found[BETA], *((OF_LABEL,) if len(found[BETA]) == 3 else ()), TOPIC, TERM)
+        drawn = parents.get(BAG, frozenset())  # the topics of whole documents, where they are no observed class
+        for beta, z in found[BAG]:
+            name(z, DOCUMENT)
+            name(beta, TOPIC if drawn else OF_LABEL, TERM)
+        for site, chances in found["chances"].items():
+            for axes in chances:
+                if site in drawn:
+                    name(axes[-1:], TOPIC)
+                elif site in parents.get(LABEL, ()) or self._is_observed_class(site, parents):
+                    name(axes[-1:], OF_LABEL)
+        return {
+            site: tuple(
+                DOCUMENT if i - len(shape) == document[site] else _other(names.get(joined.find(axis)))
+                for i, axis in enumerate(given[site])
+            )
+            for site, shape in shapes.items()
+        }
+
+    def _is_observed_class(self, site: str, parents: dict[str, frozenset[str]]) -> bool:
+        """Whether a site is observed, and words are drawn given it rather than it given them."""
+        above = parents.get(LABEL, parents.get(BAG))  # what is drawn of the label of words; nothing if it is observed
+        return self.sites[site]["is_observed"] and above == frozenset() and ZBAR not in parents[site]
+
+    def _role(self, name: str, axes: Dims, parents: dict[str, frozenset[str]]) -> str:
+        site = self.sites[name]
+        if isinstance(base_distribution(site["fn"]), BagOfWords):
+            return "words"
+        if name == self.theta:
+            return "proportions"
+        if name == self.beta:
+            return "topics"
+        words = {other for other in self.sites if isinstance(base_distribution(self.sites[other]["fn"]), BagOfWords)}
+        drives = words | {THETA, BETA, LABEL, BAG}
+        if axes == (DOCUMENT,) and site["fn"].support.is_discrete and any(name in parents.get(d, ()) for d in drives):
+            return "class"
+        after = {other for other, read in parents.items() if ZBAR in read}
+        while more := {other for other, read in parents.items() if read & after} - after:
+            after |= more
+        read_by = {other for other, read in parents.items() if name in read and other in self.sites and other != name}
+        if site["is_observed"] or (name in after and not read_by):
+            return "response" if name in after or site["is_observed"] else "global"
+        observed = {other for other in read_by if self.sites[other]["is_observed"]} - words
+        shares = site["fn"].support is constraints.simplex
+        if TOPIC in axes and not {TERM, DOCUMENT} & set(axes) and not shares and observed:
+            return "coefficients"
+        return "document" if DOCUMENT in axes else "global"
+
+
+def _other(name: str | None) -> str | None:
+    """An axis that is documents somewhere is documents of a site only where it grows with them."""
+    return None if name == DOCUMENT else name
+
+
+def _given(fn: Any, names: Iterable[str]) -> dict[str, jax.Array]:
+    given = parameters(fn)
+    return {name: jnp.asarray(given[name][0]) for name in names}
+
+
+def _changed_axis(small: tuple[int, ...], large: tuple[int, ...]) -> int | None:
+    """The axis, counted from the end, along which two shapes differ."""
+    changed = [axis for axis in range(-len(large), 0) if small[axis] != large[axis]]
+    return changed[0] if changed else None

@@ -1,0 +1,125 @@
+"""The house: which room may know which, no circles, and no engine that knows a model."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from topiczoo.models.catalogue import stories
+
+ROOT = Path(__file__).resolve().parents[1]
+# a room may import those of lower rank, and its own; arrays know no story, and engines do not know each other
+RANK = {
+    "corpora": 0, "models": 1, "inference.kernels": 2, "inference.story": 3, "inference.posterior": 4, "inference.mcmc": 5,
+    "inference.em": 6, "inference.marginal": 6, "inference.predictive": 6, "inference": 7,
+    "diagnostics.convergence": 8, "diagnostics.scoring": 8, "diagnostics.checks": 9, "diagnostics.reporting": 10,
+    "diagnostics": 11, "topiczoo": 12,
+}  # fmt: skip
+MOST_FILES = 13
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the package by its dotted name, without the first part."""
+    found = {}
+    for folder in ("corpora", "models", "inference", "diagnostics"):
+        for path in (ROOT / folder).rglob("*.py"):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports(name: str, path: Path) -> list[tuple[str, bool]]:
+    """The modules of the package that a module imports, and whether within a function."""
+    tree = ast.parse(path.read_text())
+    inside = {
+        id(node)
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+    }
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    found = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        if node.level:
+            base = ".".join(package.split(".")[: len(package.split(".")) - node.level + 1])
+            start = f"{base}.{node.module}" if node.module else base
+        elif (node.module or "").startswith("topiczoo."):
+            start = node.module.removeprefix("topiczoo.")
+        else:
+            continue
+        for alias in node.names:
+            whole = f"{start}.{alias.name}"
+            found.append((whole if whole in modules() else start, id(node) in inside))
+    return found
+
+
+GRAPH = {name: imports(name, path) for name, path in modules().items()}
+
+
+def room(module: str) -> str:
+    parts = module.split(".")
+    inner = ".".join(parts[:2])
+    return inner if inner in RANK else parts[0]
+
+
+@pytest.mark.parametrize("module", sorted(GRAPH))
+def test_a_module_imports_only_from_rooms_below_its_own(module):
+    for other, _ in GRAPH[module]:
+        own, its = room(module), room(other)
+        assert own == its or RANK[its] < RANK[own], f"{module} imports {other}"
+
+
+def test_there_is_no_circle():
+    done: set[str] = set()
+
+    def follow(module: str, path: tuple[str, ...]) -> None:
+        assert module not in path, f"a circle: {' -> '.join((*path[path.index(module) :], module))}"
+        if module not in done:
+            for other, _ in GRAPH[module]:
+                if other != module and other in GRAPH:
+                    follow(other, (*path, module))
+            done.add(module)
+
+    for module in GRAPH:
+        follow(module, ())
+
+
+def test_nothing_of_the_package_is_imported_within_a_function():
+    """But for the catalogue, which lists what its own package exports, and for JAX, which readers of files do without."""
+    late = {(module, other) for module, found in GRAPH.items() for other, inside in found if inside}
+    assert late <= {("models.catalogue", "models"), ("corpora.corpus", "corpora.pairs")}, late
+
+
+def test_no_room_is_crowded():
+    crowd: dict[str, int] = {}
+    for module, path in modules().items():
+        if path.name != "__init__.py" and room(module).count(".") == 1:
+            crowd[room(module)] = crowd.get(room(module), 0) + 1
+    assert max(crowd.values()) <= MOST_FILES, crowd
+
+
+# words that are arguments of stories and have a meaning of their own here: of run information, of roles, of JSON
+OWN_WORDS = {"alpha", "response", "num_topics", "scale", "prior", "margin", "weight", "beta", "start"}
+
+
+def test_no_engine_diagnostic_or_command_knows_a_model_or_an_argument_of_one():
+    """No text in the code beyond docstrings and sentences is the name of a story of the zoo or of one of its arguments."""
+    import inspect
+
+    names = set(stories())
+    for story in stories().values():
+        names |= {p.name for p in inspect.signature(story).parameters.values() if p.kind is p.KEYWORD_ONLY}
+    names -= OWN_WORDS
+    folders = [
+        *(ROOT / "inference").rglob("*.py"),
+        *(ROOT / "diagnostics").rglob("*.py"),
+        ROOT / "topiczoo/command_line.py",
+    ]
+    for path in folders:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                assert node.value not in names, f"{path.relative_to(ROOT)}:{node.lineno} knows {node.value!r}"
