@@ -35,6 +35,7 @@ from .marginal.svi_engine import learning_rates
 from .mcmc.engine import choose_blocks
 from .story.assignments import count
 from .story.bound import BoundGraph, bind
+from .story.classes import labels_of
 from .story.response import Response
 from .story.tracing import Story, run, traced
 
@@ -138,7 +139,7 @@ class Trials:
     def start(self, key: jax.Array, simulated: Simulated, num_warmup: int = 0, at_truth: bool = False) -> Any:
         """A chain's state on simulated data: at a start of the engine's own, or at the values that made the data."""
         data = self.documents(simulated.terms), simulated.y
-        params = self._params(simulated.values, data[0]) if at_truth else None
+        params = self._params(simulated, data[0]) if at_truth else None
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*already stores a value")
             return self.kernel.init(key, num_warmup, params, data, {})
@@ -156,8 +157,9 @@ class Trials:
             values["z"] = values["z"].topics[self.positions]
         return values
 
-    def _params(self, values: dict[str, jax.Array], corpus: Documents) -> dict[str, Any]:
+    def _params(self, simulated: Simulated, corpus: Documents) -> dict[str, Any]:
         """Values as the kernel takes them: unconstrained for NUTS, topics with their counts."""
+        values = simulated.values
         by_nuts = set(self.graph.latent) if self.engine == "nuts" else set(self._nuts_sites())
         params: dict[str, Any] = {}
         for name, value in values.items():
@@ -166,7 +168,8 @@ class Trials:
                     batches = corpus.batches
                     assert batches is not None
                     topics = jnp.zeros(batches.terms.shape, jnp.int32).at[self.positions].set(value)
-                    params["z"] = count(topics, batches, self.graph.num_topics, self.num_terms)
+                    labels = labels_of(self.graph, corpus, simulated.y, values)
+                    params["z"] = count(topics, batches, self.graph.num_topics, self.num_terms, labels=labels)
             elif name not in by_nuts:
                 params[name] = value
             elif not self.graph.latent[name].discrete:

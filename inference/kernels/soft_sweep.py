@@ -36,11 +36,11 @@ def expected_counts(
 
     def one_shard(shard: tuple, counts: jax.Array, weights: Weights) -> jax.Array:
         terms, start, depth, rows, lengths = shard
-        terms = with_padding(terms, weights.term_topic.shape[0] - 1)
+        terms = with_padding(terms, _num_terms(weights))
 
         def one_batch(beta: jax.Array, batch: jax.Array) -> tuple:
             prior = _proportions(weights, rows[batch])
-            beta = look_up(beta, weights.term_topic, terms, start[batch], depth[batch])
+            beta = look_up(beta, weights.term_topic, terms, start[batch], depth[batch], weights.first(rows[batch]))
 
             def once(_: Any, counts: jax.Array) -> jax.Array:
                 every = counts + prior
@@ -69,12 +69,13 @@ def expected_counts_of_long(batches: PaddedBatches, weights: Weights, iterations
 
     def one_document(i: jax.Array) -> jax.Array:
         prior = weights.proportions[long.rows[i] if len(weights.proportions) > 1 else 0]
+        of_label = 0 if weights.labels is None else weights.first(long.rows[i])
 
         def once(_: Any, counts: jax.Array) -> jax.Array:
             theta = (counts + prior)[:, None]
 
             def one_position(n: jax.Array, total: jax.Array) -> jax.Array:
-                weight = weights.term_topic[long.terms[long.start[i] + n]].T * theta
+                weight = weights.term_topic[long.terms[long.start[i] + n] + of_label].T * theta
                 present = n * len(lane) + lane < long.lengths[i]
                 return total + weight @ (present / jnp.maximum(weight.sum(0), TINY))
 
@@ -103,13 +104,13 @@ def soft_sweeps(
         terms, start, depth, rows, lengths = shard
         begin = jnp.zeros(terms.shape, jnp.int32), jnp.zeros((*rows.shape, num_topics))
         uniform = jax.vmap(lambda key: shard_uniforms(key, start, depth, rows, len(begin[0]))[0])(keys)
-        terms = with_padding(terms, weights.term_topic.shape[0] - 1)
+        terms = with_padding(terms, _num_terms(weights))
         lanes = jnp.arange(rows.shape[1])
 
         def one_batch(batch: jax.Array, carry: tuple) -> tuple:
             topics, drawn, beta = carry
             prior = _proportions(weights, rows[batch])
-            beta = look_up(beta, weights.term_topic, terms, start[batch], depth[batch])
+            beta = look_up(beta, weights.term_topic, terms, start[batch], depth[batch], weights.first(rows[batch]))
 
             def one_sweep(i: jax.Array, carry: tuple) -> tuple:
                 topics, here = carry
@@ -143,3 +144,7 @@ def soft_sweeps(
 def _proportions(weights: Weights, rows: jax.Array) -> jax.Array:
     """alpha of some documents, [topics, width]."""
     return (weights.proportions if weights.proportions.shape[0] == 1 else weights.proportions[rows]).T
+
+
+def _num_terms(weights: Weights) -> int:
+    return (weights.term_topic.shape[0] - 1) // (1 if weights.labels is None else weights.labels.number)

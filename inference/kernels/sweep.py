@@ -22,8 +22,9 @@ import numpy as np
 
 from topiczoo.corpora.layouts import Documents, LongDocuments, PaddedBatches
 
-from ..story.assignments import Assignments, count, long_counts
+from ..story.assignments import Assignments, Labels, count, long_counts
 from ..story.bound import BoundGraph
+from ..story.graph import LABEL
 from ..story.tracing import ZbarHandler, base_distribution, run
 from .gamma import dirichlet
 from .sharding import over_shards
@@ -36,9 +37,17 @@ FLOOR = 1e-30  # a topic's probability of a term is never taken smaller: all top
 class Weights(NamedTuple):
     """What the sweep needs of the story at the current values of all other sites."""
 
-    term_topic: jax.Array  # beta transposed, [terms + 1, topics]; the last row is for positions without a token
+    term_topic: (
+        jax.Array
+    )  # beta transposed, [terms + 1, topics]; the last row is for positions without a token. Where topics
+    # are those of a label: [labels * terms + 1, topics], label after label
     proportions: jax.Array  # alpha (theta integrated out) or theta, [documents or 1, topics]
     coefficients: tuple[jax.Array, ...]  # the eta of each `zbar @ eta`, each [topics, ...]
+    labels: Labels | None = None  # where the terms of each document's label begin
+
+    def first(self, rows: jax.Array) -> jax.Array | None:
+        """What is added to the terms of some documents; None where all share their topics."""
+        return None if self.labels is None else self.labels.first[rows]
 
 
 def read_weights(
@@ -46,12 +55,15 @@ def read_weights(
 ) -> Weights:
     """Run the story once to see what it gives to draw_words and what it multiplies zbar with.
 
-    Topics of a label are those of the documents' ``one_label``, where they share one.
+    ``one_label``: all documents have the label of the first, and the topics are that label's.
     """
-    if graph.has_labels and not one_label:
+    needed = graph.parents.get(LABEL, frozenset()) | (
+        graph.parents[graph.theta] - {graph.theta} if collapsed else set()
+    )
+    if unknown := needed - set(values):
         raise ValueError(
-            f"In the story {graph.story.name!r} topics are those of a label, which new documents do not come with; "
-            "predict and transform weigh all labels, nothing else does."
+            f"In the story {graph.story.name!r} words depend on {sorted(unknown)[0]!r}, which new documents do not come "
+            "with; predict and transform weigh all values of a document's class, nothing else does."
         )
     answer = ZbarHandler(zbar=lambda theta: jnp.zeros_like(theta))
     trace = run(graph.story, corpus, y, values, answer)
@@ -59,9 +71,14 @@ def read_weights(
         proportions = jnp.atleast_2d(concentration(trace[graph.theta]["fn"]))
     else:
         proportions = answer.theta
-    beta = answer.beta if answer.label is None else answer.beta[answer.label[0]]
+    beta, labels = answer.beta, None
+    if answer.label is not None and one_label:
+        beta = beta[answer.label[0]]
+    elif answer.label is not None:
+        labels = Labels.of(answer.label, beta.shape)
+        beta = jnp.swapaxes(beta, 0, 1).reshape(beta.shape[1], -1)  # [topics, labels * terms]
     term_topic = jnp.maximum(jnp.pad(beta.T, ((0, 1), (0, 0))), FLOOR)
-    return Weights(term_topic, proportions, tuple(answer.coefficients))
+    return Weights(term_topic, proportions, tuple(answer.coefficients), labels)
 
 
 def concentration(fn: Any) -> jax.Array:
@@ -215,7 +232,7 @@ def sweep_shards(
     between: Any = None,
 ) -> Swept:
     """A new topic for every token of all shards, or of those between two."""
-    num_terms, num_topics = given.weights.term_topic.shape[0] - 1, given.weights.term_topic.shape[1]
+    num_terms, num_topics = given.corpus.num_terms, given.weights.term_topic.shape[1]
 
     def one_shard(shard: tuple, document_topic: jax.Array, given: Given) -> Swept:
         topics, terms, start, depth, rows, lengths = shard
@@ -228,11 +245,12 @@ def sweep_shards(
             topics, counts, proposed = carry
             own = rows[batch]
             walk = BatchSweep(graph, collapsed, supervised, weights, corpus, y, values, own, lengths[batch])
+            of_label = weights.first(own)
 
             def one_chunk(chunk: jax.Array, carry: tuple) -> tuple:
                 topics, state = carry
                 first = start[batch] + chunk * CHUNK
-                beta = topics_of_terms(weights.term_topic, terms, first)
+                beta = topics_of_terms(weights.term_topic, terms, first, of_label)
                 chance = jax.lax.dynamic_slice_in_dim(uniform, first, CHUNK)
 
                 def one_position(i: jax.Array, carry: tuple) -> tuple:
@@ -260,7 +278,9 @@ def sweep_shards(
     return over_shards(one_shard, shards, (z.document_topic, given), between)
 
 
-def assembled(swept: Swept, batches: PaddedBatches, tables: bool, num_terms: int, long: Any = None) -> Assignments:
+def assembled(
+    swept: Swept, batches: PaddedBatches, tables: bool, num_terms: int, long: Any = None, labels: Labels | None = None
+) -> Assignments:
     """What shards have left as assignments; the table of topics and terms takes time that not everybody needs.
 
     ``long``: topics, counts and number of proposals of the documents that are laid out alone.
@@ -274,7 +294,7 @@ def assembled(swept: Swept, batches: PaddedBatches, tables: bool, num_terms: int
         proposed, tokens = proposed + more, tokens + batches.long.lengths.sum()
     if not tables:
         return Assignments(swept.topics, document_topic, long=topics)
-    counted = count(swept.topics, batches, num_topics, num_terms, topics)
+    counted = count(swept.topics, batches, num_topics, num_terms, topics, labels)
     return counted._replace(document_topic=document_topic, proposed=proposed / jnp.maximum(tokens, 1))
 
 
@@ -292,7 +312,7 @@ def sweep(
     if swept is None:
         swept = sweep_shards(graph, collapsed, supervised, told, z, batches)
     long = None if batches.long is None else sweep_long(graph, collapsed, supervised, told, z, batches.long)
-    return assembled(swept, batches, z.topic_term is not None, corpus.num_terms, long)
+    return assembled(swept, batches, z.topic_term is not None, corpus.num_terms, long, told.weights.labels)
 
 
 def sweep_long(
@@ -306,7 +326,7 @@ def sweep_long(
     """
     (key, theta_key), weights, corpus, y, values = given
     num_topics, width = weights.term_topic.shape[1], long.terms.shape[1]
-    lane, terms = jnp.arange(width), with_padding(long.terms, weights.term_topic.shape[0] - 1)
+    lane, terms = jnp.arange(width), with_padding(long.terms, corpus.num_terms)
 
     def one_document(i: jax.Array, carry: tuple) -> tuple:
         topics, proposed = carry
@@ -319,7 +339,7 @@ def sweep_long(
         def one_chunk(chunk: jax.Array, carry: tuple) -> tuple:
             topics, state, proposed = carry
             first = start + chunk * CHUNK
-            beta = topics_of_terms(weights.term_topic, terms, first)
+            beta = topics_of_terms(weights.term_topic, terms, first, weights.first(rows))
             tokens = (chunk * CHUNK + jnp.arange(CHUNK))[:, None] * width + lane
             uniform, accepting = token_uniforms(key, rows, tokens)
 
@@ -368,20 +388,25 @@ def _together(walk: BatchSweep, state: BatchState, old: jax.Array, topic: jax.Ar
     return state._replace(log_response=walk.response(state)) if walk.supervised else state
 
 
-def topics_of_terms(term_topic: jax.Array, terms: jax.Array, first: jax.Array) -> jax.Array:
-    """beta of the terms at the next CHUNK positions, [CHUNK, topics, width]: XLA gathers many at once in half the time."""
+def topics_of_terms(term_topic: jax.Array, terms: jax.Array, first: jax.Array, of_label: Any = None) -> jax.Array:
+    """beta of the terms at the next CHUNK positions, [CHUNK, topics, width]: XLA gathers many at once in half the time.
+
+    ``of_label``: where the terms of each document's label begin, [width].
+    """
     here = jax.lax.dynamic_slice_in_dim(terms, first, CHUNK)
+    if of_label is not None:
+        here = here + of_label  # the term of no token becomes another's, or the last: nobody reads its topics
     gathered = term_topic.at[here].get(mode="promise_in_bounds")
     return jax.lax.optimization_barrier(jnp.swapaxes(gathered, 1, 2))
 
 
 def look_up(
-    buffer: jax.Array, term_topic: jax.Array, terms: jax.Array, first: jax.Array, depth: jax.Array
+    buffer: jax.Array, term_topic: jax.Array, terms: jax.Array, first: jax.Array, depth: jax.Array, of_label: Any = None
 ) -> jax.Array:
     """beta of all terms of a batch of documents, written into the buffer [positions, topics, width], for many readings."""
 
     def one_chunk(chunk: jax.Array, buffer: jax.Array) -> jax.Array:
-        found = topics_of_terms(term_topic, terms, first + chunk * CHUNK)
+        found = topics_of_terms(term_topic, terms, first + chunk * CHUNK, of_label)
         return jax.lax.dynamic_update_slice_in_dim(buffer, found, chunk * CHUNK, 0)
 
     return jax.lax.fori_loop(0, -(-depth // CHUNK), one_chunk, buffer)

@@ -15,13 +15,12 @@ and the response's terms are averaged over a few sigma points x_q with these mom
     ``average="density"``   log sum_q weight_q p(y_d | x_q): approximates the story's marginal density (NUTS);
     ``average="log"``       sum_q weight_q log p(y_d | x_q): Jensen's bound of it (SVI).
 
-Topics of whole documents (a discrete site with one value a document) are summed out exactly by NumPyro's own
-enumeration.
+Classes. A discrete site with one value a document, the topic of a whole document or a class above its words, is summed
+out by trying all its values: log sum_c p(c) p(theta_d | c) p(w_d | theta_d, beta_c) p(y_d | c), as far as each reads c.
 """
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import jax
@@ -35,8 +34,9 @@ from topiczoo.models.vocabulary import Zbar
 
 from ..kernels.small_matrices import cholesky
 from ..story.bound import BoundGraph
+from ..story.classes import check_labels, combinations, refuse_linked_classes
 from ..story.graph import ZBAR
-from ..story.tracing import ZbarHandler, log_prob, run
+from ..story.tracing import ZbarHandler, log_prob
 from ..story.unserved import Unserved
 
 FLOOR = 1e-30  # of a word's probability, so that float32 can hold the slope of its logarithm
@@ -68,12 +68,11 @@ class Marginal:
         unseen = {ZBAR, *self.discrete}
         self.dropped = frozenset(name for name in graph.deterministic if graph.parents[name] & unseen)
         self._refuse()
+        check_labels(graph)
+        self.words_deferred = bool(self.discrete) and graph.has_words and graph.drives_words(self.discrete)
         if self.discrete:
-            priors = [graph.latent[name].fn for name in self.discrete]
-            supports = [np.ravel(prior.enumerate_support(expand=False)) for prior in priors]
-            self.combinations = np.array(list(itertools.product(*supports)))  # [combinations, sites]
-            self._refuse_linked_labels()
-            self.plates = self._plates()
+            refuse_linked_classes(graph, self.discrete)
+            self.combinations = combinations(graph, self.discrete)
 
     @property
     def target(self) -> str:
@@ -85,28 +84,60 @@ class Marginal:
         summed = _SumOut(self, scale)
         with summed:
             self.graph.story(documents, y)
-        if self.graph.has_words:
+        if self.graph.has_words and not self.words_deferred:
             numpyro.factor("~words", scale * summed.words.sum())
-        if not self.deferred:
-            return
-        if self.discrete:
-            density = self._label_density(documents, y, summed.values)
-        else:
-            density = self._response_terms(documents, y, summed).sum()
-        numpyro.factor("~response", scale * density)
+        if self.deferred or self.words_deferred:
+            numpyro.factor("~response", scale * self._deferred_terms(documents, y, summed).sum())
 
     def document_densities(self, documents: Any, y: Any, values: dict) -> jax.Array:
         """The log-density of all that belongs to each document, given values of every continuous site, [D]."""
-        summed = _SumOut(self, 1.0)
-        with handlers.block(), handlers.trace() as trace, handlers.substitute(data=values), summed:
-            self.graph.story(documents, y)
-        total = summed.words + (self._response_terms(documents, y, summed) if self.graph.response_sites else 0.0)
+        summed, trace = self._run(documents, y, values)
+        total = jnp.zeros(documents.num_documents) if self.words_deferred else summed.words
+        if self.deferred or self.words_deferred:
+            total = total + self._deferred_terms(documents, y, summed)
         for name, site in trace.items():
             axis = self.graph.density_axis.get(name)
             if site["type"] == "sample" and axis is not None and name not in self.deferred:
                 terms = jnp.moveaxis(log_prob(site), axis, -1)
                 total = total + terms.sum(tuple(range(terms.ndim - 1)))
         return total
+
+    def _run(self, documents: Any, y: Any, values: dict, classes: dict | None = None) -> tuple[_SumOut, dict]:
+        """The story at given values, hidden from the handlers around the model, and its trace."""
+        summed = _SumOut(self, 1.0, classes)
+        with handlers.block(), handlers.trace() as trace, handlers.substitute(data=values), summed:
+            self.graph.story(documents, y)
+        return summed, trace
+
+    def _deferred_terms(self, documents: Any, y: Any, summed: _SumOut) -> jax.Array:
+        """What topics and classes are averaged or summed out of, of each document, [D]."""
+        if self.discrete:
+            return self._class_terms(documents, y, summed.values)
+        return self._response_terms(documents, y, summed)
+
+    def _class_terms(self, documents: Any, y: Any, values: dict) -> jax.Array:
+        """log sum over classes of all that reads them, and of the response, [D].
+
+        Under ``vmap`` what does not depend on the class is computed once for all.
+        """
+        graph = self.graph
+        others = sorted(self.deferred - set(graph.response_sites))
+
+        def of_classes(combination: jax.Array) -> jax.Array:
+            classes = {
+                name: jnp.full(documents.num_documents, value)
+                for name, value in zip(self.discrete, combination, strict=True)
+            }
+            answer = ZbarHandler(lambda theta: theta)
+            total = graph.document_terms(others, documents, y, {**values, **classes}, answer)
+            if not (self.words_deferred or graph.response_sites):
+                return total
+            own, _ = self._run(documents, y, {k: v for k, v in values.items() if k not in classes}, classes)
+            if self.words_deferred:
+                total = total + own.words
+            return total + self._response_terms(documents, y, own) if graph.response_sites else total
+
+        return jax.nn.logsumexp(jax.vmap(of_classes)(self.combinations), axis=0)
 
     def _response_terms(self, documents: Any, y: Any, summed: _SumOut) -> jax.Array:
         """The averaged response of each document, [D]."""
@@ -122,29 +153,17 @@ class Marginal:
             return jax.nn.logsumexp(log_weights + at_points, axis=0)
         return (jnp.exp(log_weights) * at_points).sum(0)
 
-    def _label_density(self, documents: Any, y: Any, values: dict) -> jax.Array:
-        """log sum_z p(z, what reads z): NumPyro enumerates z in dimensions left of the plates."""
-        from numpyro.contrib.funsor import config_enumerate, enum, log_density
-
-        def terms() -> None:
-            with handlers.block(hide_fn=lambda site: site["type"] == "sample" and site["name"] not in self.deferred):
-                with handlers.substitute(data=values):
-                    self.graph.story(documents, y)
-
-        with handlers.block():
-            return log_density(enum(config_enumerate(terms), -1 - self.plates), (), {}, {})[0]
-
     def _refuse(self) -> None:
         graph, story = self.graph, self.graph.story.name
         for name in self.discrete:
             site = graph.latent[name]
             alone = site.document_axis == -1 and len(site.shape) == 1 and site.fn.has_enumerate_support
-            if graph.has_words or not alone:
+            if not alone:
                 raise Unserved(
                     graph,
                     ["nuts", "svi"],
                     f"The site {name!r} of the story {story!r} is discrete and cannot be summed out: only the words' "
-                    "topics can be, or, in a story without draw_words, one value a document from a finite set",
+                    "topics can be, and one value a document from a finite set",
                 )
         for name in self.deferred:
             if graph.density_axis[name] is None:
@@ -165,47 +184,13 @@ class Marginal:
             raise ValueError(f"The story {story!r} has zbar @ eta with an eta of three axes; give [K] or [K, C].")
         graph.refuse_linked_documents()
 
-    def _refuse_linked_labels(self) -> None:
-        """Enumeration sums documents one by one: a document's label must not enter another's terms."""
-        graph, name = self.graph, self.discrete[0]
-        first, last = self.combinations[0], self.combinations[-1]
-        labels = {site: jnp.full(3, value) for site, value in zip(self.discrete, first, strict=True)}
-
-        @jax.jit
-        def terms(labels: dict) -> jax.Array:
-            few, sites = (graph.few_documents, graph.few_y), sorted(self.deferred)
-            return graph.document_terms(sites, *few, {**graph.few_values, **labels}, ZbarHandler())
-
-        moved = {site: labels[site].at[2].set(value) for site, value in zip(self.discrete, last, strict=True)}
-        if not np.allclose(terms(labels)[:2], terms(moved)[:2], rtol=1e-4, atol=1e-6):
-            raise ValueError(
-                f"The story {graph.story.name!r} links documents: another document's {name!r} changes a document's "
-                "terms, so it cannot be summed out document by document."
-            )
-
-    def _plates(self) -> int:
-        """How many dimensions from the right the story's plates take; labels outside of any are refused."""
-        trace: dict = {}
-
-        def look() -> None:
-            trace.update(run(self.graph.story, self.graph.few_documents, self.graph.few_y, {}))
-
-        jax.eval_shape(look)
-        for name in sorted(self.deferred):
-            if not trace[name]["cond_indep_stack"]:
-                raise ValueError(
-                    f"The site {name!r} of the story {self.graph.story.name!r} is outside a plate, so NumPyro cannot "
-                    "enumerate the topics it reads; put it into numpyro.plate('documents', corpus.num_documents)."
-                )
-        return max(-frame.dim for name in self.deferred for frame in trace[name]["cond_indep_stack"])
-
 
 class _SumOut(Messenger):
     """Runs the story once: sums out the words' topics, notes coefficients, sets aside what is averaged later."""
 
-    def __init__(self, marginal: Marginal, scale: float) -> None:
+    def __init__(self, marginal: Marginal, scale: float, classes: dict[str, jax.Array] | None = None) -> None:
         super().__init__(None)
-        self.marginal, self.scale = marginal, scale
+        self.marginal, self.scale, self.classes = marginal, scale, classes or {}
         self.values: dict[str, Any] = {}
         self.words: Any = 0.0  # of each document
         self.coefficients: list[jax.Array] = []
@@ -220,7 +205,8 @@ class _SumOut(Messenger):
         elif msg["type"] == "sample":
             if name in self.marginal.discrete:
                 place = self.marginal.discrete.index(name)
-                msg["value"] = jnp.full(msg["fn"].shape(), self.marginal.combinations[0, place])
+                some = jnp.full(msg["fn"].shape(), self.marginal.combinations[0, place])
+                msg["value"] = self.classes.get(name, some)
                 msg["stop"] = True
             elif name in self.marginal.deferred and msg["is_observed"]:
                 msg["stop"] = True

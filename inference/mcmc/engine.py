@@ -19,6 +19,7 @@ from topiczoo.corpora.layouts import documents
 from ..posterior.posterior import Posterior
 from ..story.assignments import AssignmentHandler
 from ..story.bound import BoundGraph
+from ..story.classes import check_labels, refuse_linked_classes
 from ..story.reading import read
 from ..story.tracing import base_distribution, circumstances
 from ..story.unserved import Unserved, refuse_improper
@@ -26,6 +27,7 @@ from ..story.validation import check_counts, check_seed
 from .augmented import AugmentedBlock
 from .chains import Schedule, chunk_size, run_chains
 from .conjugate import Block, DirichletBlock, GaussianBlock, LabelBlock, ScaleBlock, few
+from .labels import ClassBlock
 from .split import SplitGibbs
 from .topics import CollapsedBlock, TopicBlock
 
@@ -69,6 +71,7 @@ def gibbs(
     check_counts(num_warmup=num_warmup, num_samples=num_samples, num_chains=num_chains, thinning=thinning)
     graph = read(story, corpus, y, arguments)
     refuse_improper(graph, "gibbs")
+    check_labels(graph)
     large = _large_sites(graph, num_samples // thinning * num_chains, keep)
     data = documents(corpus, pairs=not graph.has_words, batches=graph.has_words), graph.response.on_device()
     plan = choose_blocks(graph, draw_theta=graph.theta not in large, collapse=collapse)
@@ -218,25 +221,20 @@ class Plan:
 
 def choose_blocks(graph: BoundGraph, *, draw_theta: bool = True, collapse: str = "proportions") -> Plan:
     """Find for every latent site the best block that serves it exactly."""
-    if graph.has_words and graph.has_labels:
-        raise Unserved(
-            graph,
-            ["gibbs"],
-            f"gibbs draws topics that all documents share, and in the story {graph.story.name!r} each label has its own",
-        )
     small = few(graph)
     continuous = [name for name, site in graph.latent.items() if not site.discrete]
     discrete = [name for name, site in graph.latent.items() if site.discrete]
     last: list[Block] = []
     for name in discrete:
-        if not LabelBlock.recognise(graph, name) or graph.has_words:
+        if not LabelBlock.recognise(graph, name):
             raise Unserved(
                 graph,
                 ["gibbs"],
-                f"Nobody owns the discrete site {name!r} of the story {graph.story.name!r}: gibbs serves draw_words or "
-                "one discrete value a document, not both",
+                f"Nobody owns the discrete site {name!r} of the story {graph.story.name!r}: gibbs draws the topics of "
+                "words, and discrete sites with one value a document, counted from 0",
             )
-        last.append(LabelBlock(None, graph, [name]))
+    if discrete:
+        refuse_linked_classes(graph, discrete)
     if graph.has_words:
         graph.refuse_linked_documents()
         collapsed = graph.theta_is_integrable()
@@ -244,8 +242,11 @@ def choose_blocks(graph: BoundGraph, *, draw_theta: bool = True, collapse: str =
             continuous.remove(graph.theta)
             # a hyperparameter's conditional reads theta: then it must be a draw, stored or not
             draw_theta = draw_theta or graph.parents[graph.theta] != {graph.theta}
+        last += [ClassBlock(None, graph, [name], collapsed) for name in discrete]
         last.append(_topic_block(graph, collapsed, collapse, draw_theta))
         continuous = [name for name in continuous if name not in last[-1].sites]
+    else:
+        last += [LabelBlock(None, graph, [name]) for name in discrete]
     blocks: list[Block] = [
         DirichletBlock(None, graph, [n]) for n in continuous if DirichletBlock.recognise(graph, n, small)
     ]
@@ -270,9 +271,9 @@ def _topic_block(graph: BoundGraph, collapsed: bool, collapse: str, draw_theta: 
         return TopicBlock(None, graph, collapsed, draw_theta)
     if collapse != "topics":
         raise ValueError(f"collapse is {collapse!r}; give 'proportions' or 'topics'.")
-    if not (collapsed and graph.beta_is_integrable()):
+    if not (collapsed and graph.beta_is_integrable()) or graph.has_labels:
         raise ValueError(
-            f"collapse='topics' needs Dirichlet sites theta and beta that only the words read; the story "
+            f"collapse='topics' needs Dirichlet sites theta and beta that only the words of all documents read; the story "
             f"{graph.story.name!r} has others: use collapse='proportions'."
         )
     return CollapsedBlock(None, graph)

@@ -6,7 +6,7 @@ log-density between a and b. No sampling is involved, so the test is exact up to
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -25,6 +25,7 @@ from topiczoo.corpora.layouts import documents
 from ..kernels.sweep import concentration
 from ..story.assignments import count
 from ..story.bound import BoundGraph, bind
+from ..story.classes import labels_of
 from ..story.reading import read
 from ..story.tracing import log_prob, run, traced
 from ..story.validation import check_counts, check_seed
@@ -103,7 +104,8 @@ class _Tester:
         batches = self.documents.batches
         assert batches is not None
         topics = jnp.zeros(batches.terms.shape, jnp.int32).at[batches.positions()].set(values["z"])
-        return {**values, "z": count(topics, batches, self.graph.num_topics, self.graph.corpus.num_terms)}
+        graph, labels = self.graph, labels_of(self.graph, self.documents, self.y, values)
+        return {**values, "z": count(topics, batches, graph.num_topics, graph.corpus.num_terms, labels=labels)}
 
     def _row(self, label: str, sites: Any, errors: list[float], scale: float) -> dict:
         largest = float(np.max(errors))
@@ -118,13 +120,16 @@ class _Tester:
         if isinstance(block, AugmentedBlock):
             return self._test_augmented(block)
         conditional = jax.jit(lambda new, values: block.log_conditional(new, values, self.documents, self.y))
-        errors, scale = [], 0.0
+        joint, errors, scale = self.joint, [], 0.0
+        if out := getattr(block, "integrated_out", ()):
+            marginal = self._marginal(out)
+            joint = jax.jit(lambda values: marginal(values, values["z"]))
         for values, other in ((self.here, self.there), (self.there, self.here)):
             moved = {**values, **{site: other[site] for site in block.sites}}
             laid = self.laid(values)
             found = conditional({site: moved[site] for site in block.sites}, laid)
             found = found - conditional({site: values[site] for site in block.sites}, laid)
-            expected = (self.joint(moved) - self.joint(values)).sum()
+            expected = (joint(moved) - joint(values)).sum()
             errors.append(abs(float(found - expected)))
             scale = max(scale, abs(float(expected)))
         return self._row(block.label, block.sites, errors, scale)
@@ -152,7 +157,7 @@ class _Tester:
         weights = jax.jit(lambda values, d, n: block.token_weights(values, self.documents, self.y, d, n))
         num_topics = self.graph.num_topics
         assert num_topics is not None
-        marginal = jax.jit(jax.vmap(self._marginal(block), in_axes=(None, 0)))
+        marginal = jax.jit(jax.vmap(self._marginal(block.sites), in_axes=(None, 0)))
         errors = []
         laid = self.laid(self.here)
         for token in range(document.size):
@@ -163,8 +168,8 @@ class _Tester:
             errors.append(float(jnp.abs(jnp.where(found - found.max() > -20, gap, 0.0)).max()))
         return self._row(block.label, block.sites, errors, 1.0)
 
-    def _marginal(self, block: TopicBlock | CollapsedBlock) -> Callable:
-        """log p(z, w, y, rest) with the block's Dirichlet sites integrated out: joint minus their exact conditional."""
+    def _marginal(self, sites: Sequence[str]) -> Callable:
+        """log p(z, w, y, rest) with some Dirichlet sites integrated out: joint minus their exact conditional."""
         graph = self.graph
 
         def marginal(values: dict, z: jax.Array) -> jax.Array:
@@ -172,7 +177,7 @@ class _Tester:
             joint = self._joint(values)
             trace = run(graph.story, self.explicit, self.y, values)
             document, term = self.explicit.tokens()
-            for site in block.sites:
+            for site in sites:
                 if site == "z":
                     continue
                 rows, columns = (document, z) if site == graph.theta else (z, term)

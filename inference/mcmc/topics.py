@@ -65,7 +65,8 @@ class TopicBlock(Block):
         place = batches.start[shard, batch] + n
         counts = jnp.where(lengths > 0, values["z"].document_topic[rows].T, 0.0)
         state = walk.move(walk.start(counts), values["z"].topics[shard, place], -(n < lengths).astype(jnp.float32))
-        words = jnp.log(walk.words(state, weights.term_topic[batches.terms[shard, place]].T))
+        terms = batches.terms[shard, place] + (0 if weights.labels is None else weights.first(rows))
+        words = jnp.log(walk.words(state, weights.term_topic[terms].T))
         return (words + walk.responses(state) if self.graph.response_sites else words)[:, lane]
 
 
@@ -81,7 +82,8 @@ def topic_statistics(
     """
     z: Assignments = values["z"]
     trace = run(graph.story, corpus, y, values, AssignmentHandler(counted=False))
-    usage = z.topic_term.sum(1) / jnp.maximum(z.topic_term.sum(), 1.0)
+    in_topic = z.topic_term.sum(1) if z.topic_term.ndim == 2 else z.topic_term.sum((0, 2))
+    usage = in_topic / jnp.maximum(z.topic_term.sum(), 1.0)
     integrated = {}
     if collapsed:
         integrated[graph.theta] = z.document_topic

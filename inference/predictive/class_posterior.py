@@ -21,9 +21,13 @@ from topiczoo.corpora.layouts import distinct_pairs
 from ..kernels.sweep import read_weights
 from ..kernels.word_steps import e_step, first_gamma, pair_batches
 from ..mcmc.conjugate import LabelBlock
+from ..posterior.posterior import Posterior
 from ..story.bound import BoundGraph
+from ..story.classes import is_class, num_classes
+from ..story.graph import THETA
 from ..story.tracing import ZbarHandler, run
 from .fold_in import FoldIn
+from .responding import respond
 
 LIMITS = 1e-5, 100  # of an E-step: tolerance and iterations
 
@@ -35,23 +39,30 @@ def label_above(graph: BoundGraph, drawn: Collection[str]) -> str | None:
     ``drawn`` itself is that topic.
     """
     for name in graph.latent:
-        if name in graph.response_sites or not LabelBlock.recognise(graph, name):
+        if name in graph.response_sites or not is_class(graph, name):
             continue
-        if name in drawn and not graph.has_words:
-            continue
-        if graph.children([name]) - {name} or graph.drives_words([name]):
+        children = graph.children([name]) - {name}
+        if not graph.has_words:
+            if children and name not in drawn:
+                return name
+        elif graph.drives_words([name]) or graph.parents[THETA] & children:
             return name
     return None
 
 
 def answers(fold: FoldIn, site: str) -> list[str]:
     """What is predicted where a class stands above the words: the class, or where the fit has never seen classes what they
-    generate, sites of documents beside theta that depend on the class and that nothing reads."""
+    generate, sites of documents beside theta that depend on the class or on the topics and that nothing reads."""
     graph, drawn = fold.graph, fold.fit.sites
-    if site not in drawn:
+    if site not in drawn and not (graph.has_words and _never_seen(fold.fit, site)):
         return [site]
-    found = sorted(graph.children([site]) - {site, graph.theta, *drawn})
+    found = sorted((graph.children([site]) | {*graph.response_sites}) - {site, graph.theta, *drawn})
     return [name for name in found if graph.children([name]) == {name}]
+
+
+def _never_seen(fit: Posterior, site: str) -> bool:
+    """Whether a class was latent in the fit: svi and nuts sum it out, and keep no draws of it."""
+    return site in fit.graph.latent
 
 
 class ClassPosterior:
@@ -60,7 +71,7 @@ class ClassPosterior:
     def __init__(self, fold: FoldIn, site: str) -> None:
         self.fold, self.site, self.graph = fold, site, fold.graph
         self.answers = answers(fold, site)
-        self.classes = np.arange(len(self.graph.latent[site].fn.enumerate_support(expand=False)))
+        self.classes = np.arange(num_classes(self.graph, site))
         corpus = self.graph.corpus
         self.lengths = corpus.lengths.astype(np.float32)
         if self.graph.has_words:
@@ -107,13 +118,51 @@ class ClassPosterior:
         joint, _ = self.log_joint(values)
         shares = softmax(joint, axis=1)
         if self.answers != [self.site]:
-            return jax.tree.map(
-                np.asarray, self._generated(self.fold.corpus, values, key, jnp.asarray(shares), repeats)
-            )
+            generated = self._responses if self.reads_topics else self._generated
+            return jax.tree.map(np.asarray, generated(self.fold.corpus, values, key, jnp.asarray(shares), repeats))
         draws = jax.random.categorical(key, jnp.log(shares), shape=(repeats, len(shares)))
         told = {"draw": np.asarray(draws), "mean": shares @ self.classes, "probabilities": shares}
         told["log_probabilities"] = log_softmax(joint, axis=1)  # a share of 0 has one too
         return {self.site: told}
+
+    @property
+    def reads_topics(self) -> bool:
+        """Whether what is predicted depends on the topics of words."""
+        return bool({*self.answers} & {*self.graph.response_sites})
+
+    def topics(self, key: jax.Array, corpus: Any, values: dict, label: jax.Array) -> tuple[jax.Array, dict]:
+        """A draw of zbar [documents, topics] given the words, were all documents of a class, and all values with theta's."""
+        values, fold = self._values(values, label), self.fold
+        z = fold.topics(corpus, key, fold.expected_counts(corpus, values), values, 1)
+        theta = fold.theta(corpus, z, values)
+        return fold.zbar(corpus, z, theta), {**values, self.graph.theta: theta}
+
+    @cached_property
+    def _responses(self) -> Any:
+        """Responses that read topics: drawn for each class, and then mixed."""
+
+        def responses(corpus: Any, values: dict, key: jax.Array, shares: jax.Array, repeats: int) -> dict[str, dict]:
+            label_key, key = jax.random.split(key)
+
+            def given(label: jax.Array) -> dict[str, dict]:
+                topic_key, response_key = jax.random.split(jax.random.fold_in(key, label))
+                zbar, of_class = self.topics(topic_key, corpus, values, label)
+                return respond(self.graph, self.answers, repeats, response_key, corpus, zbar, of_class)
+
+            of_classes = jax.lax.map(given, jnp.asarray(self.classes))
+            label = jax.random.categorical(label_key, jnp.log(shares), shape=(repeats, len(shares)))
+            repeat, document = jnp.arange(repeats)[:, None], jnp.arange(len(shares))
+
+            def mixed(what: str, value: jax.Array) -> jax.Array:
+                if what == "draw":
+                    return value[label, repeat, document]
+                return jnp.einsum("dc,cd...->d...", shares, value)
+
+            return {
+                name: {what: mixed(what, value) for what, value in part.items()} for name, part in of_classes.items()
+            }
+
+        return jax.jit(responses, static_argnums=4)
 
     @cached_property
     def _generated(self) -> Any:

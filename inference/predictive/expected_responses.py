@@ -16,7 +16,7 @@ from topiczoo.corpora import Corpus
 from ..posterior.posterior import Posterior
 from .class_posterior import ClassPosterior, answers, label_above
 from .fold_in import FoldIn, responses
-from .predicting import respond
+from .responding import respond
 
 MOST_TRIALS = 2000  # of a class above the words, over all draws and chains: some seconds
 

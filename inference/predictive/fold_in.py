@@ -25,6 +25,7 @@ from ..kernels.word_steps import by_document
 from ..posterior.posterior import Posterior
 from ..story.assignments import Assignments, mean_topics
 from ..story.bound import BoundGraph, bind
+from ..story.classes import check_labels
 from ..story.reading import check_covariates
 from ..story.response import Response
 from ..story.tracing import Story
@@ -80,6 +81,7 @@ class FoldIn:
                 f"Documents outside the fit are folded in with theta integrated out, which the story {fit.story.name!r} "
                 "does not allow; fit the new documents together with the old ones, with NaN as their response."
             )
+        check_labels(self.graph)
         self.corpus = documents(known, pairs=not words, batches=words)
         self.deepest = int(np.max(self.corpus.batches.depth)) if self.corpus.batches else 0
         self.data = self.corpus, self.graph.response.on_device()
@@ -140,6 +142,10 @@ class FoldIn:
         lanes = by_threads(self.compiled(FoldIn._in_lanes), self.corpus.batches, *given)
         return self.compiled(FoldIn._expected_counts)(lanes, *given)
 
+    def expected_counts(self, corpus: Documents, values: dict) -> jax.Array:
+        """Expected counts of topics given the words, [documents, topics]."""
+        return self._expected_counts(self._in_lanes(None, corpus, values), corpus, values)
+
     def _in_lanes(self, between: Any, corpus: Documents, values: dict) -> jax.Array:
         """Expected counts of topics given the words, in the lanes of the documents."""
         weights = read_weights(self.graph, corpus, None, values, collapsed=True)
@@ -158,7 +164,7 @@ class FoldIn:
 
     def expected_topics(self, corpus: Documents, values: dict) -> tuple[jax.Array, jax.Array]:
         """E[theta] and E[zbar] given the words, [documents, topics] each."""
-        counts = self._expected_counts(self._in_lanes(None, corpus, values), corpus, values)
+        counts = self.expected_counts(corpus, values)
         theta = self.theta(corpus, Assignments(jnp.zeros(0, jnp.int32), counts), values)
         zbar = counts / jnp.maximum(corpus.lengths, 1)[:, None]
         return theta, jnp.where(corpus.lengths[:, None] > 0, zbar, theta)

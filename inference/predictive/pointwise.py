@@ -20,8 +20,11 @@ from ..story.tracing import ZbarHandler, base_distribution, log_prob, run
 from ..story.validation import check_counts, check_draws, check_seed
 from .class_posterior import ClassPosterior, label_above
 from .fold_in import FoldIn, responses
-from .predicting import LEAST_RESPONSES, as_prediction, predicted, respond
+from .predicting import LEAST_RESPONSES, as_prediction, predicted
 from .prediction import Prediction
+from .responding import respond
+
+OF_A_CLASS = 8  # draws of topics over which a response's density is averaged, for each class above the words
 
 
 class Pointwise(NamedTuple):
@@ -75,7 +78,8 @@ def pointwise(
     settings["progress_bar"] = progress_bar
     fold = FoldIn(fit, corpus, fit.response.like_this(corpus, y))
     graph = fold.graph
-    names = [name for name in responses(graph) if name in graph.observed]
+    above = label_above(graph, fit.sites)  # a class that the fit has never seen
+    names = [] if above else [name for name in responses(graph) if name in graph.observed]
     blind = FoldIn(fit, corpus) if predictions or not names else None
     if not names:
         assert blind is not None
@@ -164,8 +168,17 @@ def _generated(classes: ClassPosterior, fold: FoldIn, most_draws: int, progress_
 
         def one(label: jax.Array) -> dict[str, jax.Array]:
             tried = {**values, classes.site: jnp.full(len(classes.lengths), label)}
-            answer = ZbarHandler(lambda theta: theta)
-            return {name: graph.document_terms([name], corpus, y, tried, answer) for name in names}
+            if not classes.reads_topics:
+                answer = ZbarHandler(lambda theta: theta)
+                return {name: graph.document_terms([name], corpus, y, tried, answer) for name in names}
+
+            def at_topics(key: jax.Array) -> dict[str, jax.Array]:
+                zbar, tried = classes.topics(key, corpus, values, label)
+                return {n: graph.document_terms([n], corpus, y, tried, ZbarHandler(zbar)) for n in names}
+
+            keys = jax.random.split(jax.random.fold_in(jax.random.key(0), label), OF_A_CLASS)
+            found = jax.lax.map(at_topics, keys)
+            return {name: jax.nn.logsumexp(logs, axis=0) - jnp.log(OF_A_CLASS) for name, logs in found.items()}
 
         return jax.lax.map(one, jnp.asarray(classes.classes))  # each [classes, documents]
 

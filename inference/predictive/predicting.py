@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -20,14 +20,23 @@ from ..kernels.sweep import read_weights
 from ..kernels.word_steps import fold_in
 from ..mcmc.conjugate import LabelBlock
 from ..posterior.posterior import Posterior
-from ..story.bound import BoundGraph
-from ..story.tracing import ZbarHandler, base_distribution, run
+from ..story.assignments import Labels
 from ..story.validation import check_draws, check_seed
 from .class_posterior import ClassPosterior, answers, label_above
 from .conformal import Calibration
 from .fold_in import FoldIn, responses
 from .prediction import Prediction
-from .probabilities import ABOVE_THE_WORDS, LEAST, MOST, UNDER_A_MARGIN, from_aside, own_evidence, temperature, tempered
+from .probabilities import (
+    ABOVE_THE_WORDS,
+    LEAST,
+    MOST,
+    UNDER_A_MARGIN,
+    from_aside,
+    own_evidence,
+    temperature,
+    tempered,
+)
+from .responding import respond
 
 RULES = ("posterior", "plug-in")
 MOST_MOVES = 60_000_000  # of tokens: about six seconds with 50 topics on two cores
@@ -189,16 +198,19 @@ def plug_in_topics(fold: FoldIn, values: dict) -> tuple[jax.Array, jax.Array]:
             f"rule 'plug-in' needs topics of words, and the story {fit.story.name!r} has one topic a document."
         )
 
-    beta, alpha = fold.compiled(_topics)(fold.corpus, values)
-    gamma, phibar = fold_in(beta, alpha, documents(graph.corpus, pairs=True))
+    beta, alpha, labels = fold.compiled(_topics)(fold.corpus, values)
+    laid = documents(graph.corpus, pairs=True)
+    if labels is not None and (pairs := laid.pairs) is not None:  # each label's terms are terms of their own
+        laid = replace(laid, pairs=pairs._replace(term=pairs.term + labels.first[pairs.document]))
+    gamma, phibar = fold_in(beta, alpha, laid)
     theta = gamma / gamma.sum(-1, keepdims=True)
     return theta, jnp.where(fold.corpus.lengths[:, None] > 0, phibar, theta)
 
 
-def _topics(fold: FoldIn, corpus: Documents, values: dict) -> tuple[jax.Array, jax.Array]:
-    """beta [topics, terms] and alpha."""
+def _topics(fold: FoldIn, corpus: Documents, values: dict) -> tuple[jax.Array, jax.Array, Labels | None]:
+    """beta [topics, terms], the terms of all labels side by side where topics have labels, alpha, and the labels."""
     weights = read_weights(fold.graph, corpus, None, values, collapsed=True)
-    return weights.term_topic[:-1].T, weights.proportions
+    return weights.term_topic[:-1].T, weights.proportions, weights.labels
 
 
 def plug_in(fold: FoldIn, repeats: int) -> Callable[..., dict]:
@@ -212,23 +224,6 @@ def _plugged_in(
 ) -> dict[str, dict]:
     names, given = tuple(responses(fold.graph)), {**values, fold.graph.theta: theta}
     return respond(fold.graph, names, repeats, key, corpus, zbar, given)
-
-
-def respond(
-    graph: BoundGraph, names: Sequence[str], repeats: int, key: jax.Array, corpus: Documents, zbar: jax.Array, values: dict
-) -> dict[str, dict]:  # fmt: skip
-    """The responses at given topics: draws [repeats, documents, ...], mean, and the probabilities of classes."""
-
-    def once(key: jax.Array) -> dict:
-        trace = run(graph.story, corpus, None, values, ZbarHandler(zbar), key=key, prior=True)
-        return {name: _response(trace[name]["fn"], trace[name]["value"]) for name in names}
-
-    # what lies between topics and response (random effects) is drawn anew each time, and their means are averaged
-    parts = jax.vmap(once)(jax.random.split(key, repeats))
-    return {
-        name: {what: value if what == "draw" else value.mean(0) for what, value in part.items()}
-        for name, part in parts.items()
-    }
 
 
 def as_prediction(name: str, corpus: Corpus, parts: list[dict], fold: FoldIn) -> Prediction:
@@ -322,25 +317,6 @@ def _shares(fold: FoldIn, burn: int, data: tuple, key: jax.Array, centre: Any, v
     if not fold.graph.has_words:
         return _label_probabilities(fold, corpus, values)
     return fold.theta(corpus, fold.topics(corpus, key, centre, values, burn), values)
-
-
-def _response(fn: Any, draw: jax.Array) -> dict[str, jax.Array]:
-    """A response's draw, and its mean and the probabilities of its classes where they have a closed form."""
-    out = {"draw": draw}
-    if fn.has_enumerate_support and not fn.event_shape:
-        classes = fn.enumerate_support(expand=False)
-        density = jax.vmap(fn.log_prob)(jnp.broadcast_to(classes, (classes.shape[0], *draw.shape)))
-        density = jnp.moveaxis(density, 0, -1)
-        # a margin's densities do not sum to 1, those of other classes do: they are losses
-        out["probabilities"] = jax.nn.softmax(density, -1)
-        if hasattr(base_distribution(fn), "log_normaliser"):
-            out["losses"] = -density
-    try:
-        # NumPyro's mean of classes, and of a Cauchy, is NaN: the draw stands for it
-        out["mean"] = jnp.where(jnp.isnan(fn.mean), draw, jnp.broadcast_to(fn.mean, draw.shape))
-    except NotImplementedError:
-        out["mean"] = jnp.asarray(draw, jnp.float32)  # no closed mean: the mean of the draws will do
-    return out
 
 
 def _label_probabilities(fold: FoldIn, corpus: Documents, values: dict) -> jax.Array:

@@ -2,11 +2,14 @@
 
 The site ``z`` holds the topic of every token, laid out in batches, together with the two tables of counts that every other
 conditional needs. Its density is that of the explicit sites ``z`` and ``w`` together:
-log p(z, w | theta, beta) = sum_dk n_dk log theta_dk + sum_kv n_kv log beta_kv.
+log p(z, w | theta, beta) = sum_dk n_dk log theta_dk + sum_kv n_kv log beta_kv. Where topics are those of a document's label
+words are counted label by label, and the second table has the shape of beta, [labels, topics, terms].
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -28,7 +31,7 @@ class Assignments(NamedTuple):
 
     topics: jax.Array  # [shards, positions, width] int32, as PaddedBatches.terms
     document_topic: jax.Array  # [documents, topics] float32
-    topic_term: Any = None  # [topics, terms] float32; None where nobody reads it
+    topic_term: Any = None  # as beta, [topics, terms] or [labels, topics, terms] float32; None where nobody reads it
     long: Any = None  # topics of documents that are laid out alone, as LongDocuments.terms
     proposed: Any = None  # share of tokens for which the words alone proposed another topic in the last sweep
 
@@ -42,14 +45,51 @@ class Assignments(NamedTuple):
         return ()
 
 
-def count(topics: jax.Array, batches: PaddedBatches, num_topics: int, num_terms: int, long: Any = None) -> Assignments:
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Labels:
+    """The label of each document, where topics are those of a label: the terms of each label are terms of their own."""
+
+    first: jax.Array  # [documents] where the terms of the document's label begin: label * terms
+    number: int = field(metadata={"static": True})
+
+    @classmethod
+    def of(cls, label: jax.Array | None, beta_shape: tuple[int, ...]) -> Labels | None:
+        """None where all documents share their topics, so that nothing is added to their terms."""
+        if label is None:
+            return None
+        number, _, num_terms = beta_shape
+        return cls(jnp.clip(label, 0, number - 1).astype(jnp.int32) * num_terms, number)
+
+
+def count(
+    topics: jax.Array, batches: PaddedBatches, num_topics: int, num_terms: int, long: Any = None,
+    labels: Labels | None = None,
+) -> Assignments:  # fmt: skip
     """The tables of counts of given topics."""
-    term_topic = jnp.zeros((num_terms + 1, num_topics), jnp.float32).at[batches.terms, topics].add(1.0)
+    rows = num_terms if labels is None else labels.number * num_terms
+    term_topic = jnp.zeros((rows + 1, num_topics), jnp.float32)
+    term_topic = term_topic.at[_own_terms(batches, num_terms, labels), topics].add(1.0)
     document_topic = document_counts(topics, batches, num_topics)
     if batches.long is not None:
-        term_topic = term_topic.at[batches.long.terms, long].add(1.0)
+        terms = batches.long.terms
+        if labels is not None:
+            terms = jnp.where(terms < num_terms, terms + labels.first[long_tokens(batches.long)[0]], rows)
+        term_topic = term_topic.at[terms, long].add(1.0)
         document_topic = document_topic.at[batches.long.rows].set(long_counts(long, batches.long, num_topics))
-    return Assignments(topics, document_topic, term_topic[:num_terms].T, long, jnp.zeros(()))
+    topic_term = term_topic[:rows].T
+    if labels is not None:
+        topic_term = jnp.swapaxes(topic_term.reshape(num_topics, labels.number, num_terms), 0, 1)
+    return Assignments(topics, document_topic, topic_term, long, jnp.zeros(()))
+
+
+def _own_terms(batches: PaddedBatches, num_terms: int, labels: Labels | None) -> jax.Array:
+    """Terms of the batches as terms of their documents' labels; what is no token comes last."""
+    if labels is None:
+        return batches.terms
+    of_positions = jax.vmap(partial(tokens_of_positions, positions=batches.terms.shape[1]))
+    document, _ = of_positions(batches.start, batches.depth, batches.rows)
+    return jnp.where(batches.terms < num_terms, batches.terms + labels.first[document], labels.number * num_terms)
 
 
 def long_counts(topics: jax.Array, long: LongDocuments, num_topics: int) -> jax.Array:
@@ -64,6 +104,34 @@ def long_tokens(long: LongDocuments) -> tuple[jax.Array, jax.Array]:
     position, width = jnp.arange(long.terms.shape[0]), long.terms.shape[1]
     own = jnp.searchsorted(long.start, position, side="right") - 1
     return long.rows[own][:, None], (position - long.start[own])[:, None] * width + jnp.arange(width)
+
+
+def document_sums(of_tokens: Callable, batches: PaddedBatches, topics: jax.Array, long: Any) -> jax.Array:
+    """sum_n f(d, w_dn, z_dn) of each document, [documents], for f = ``of_tokens`` of documents, terms and topics."""
+
+    def one_shard(shard: tuple) -> jax.Array:
+        topics, terms, *rest = shard
+
+        def one_batch(batch: tuple) -> jax.Array:
+            start, depth, rows, lengths = batch
+
+            def position(n: jax.Array, total: jax.Array) -> jax.Array:
+                here = of_tokens(rows, terms[start + n], topics[start + n])
+                return total + jnp.where(n < lengths, here, 0.0)
+
+            return jax.lax.fori_loop(0, depth, position, jnp.zeros(rows.shape[0]))
+
+        return jax.lax.map(one_batch, tuple(rest))
+
+    shards = topics, batches.terms, batches.start, batches.depth, batches.rows, batches.lengths
+    sums = jax.lax.map(one_shard, shards).reshape(-1)[batches.lane]
+    if batches.long is None:
+        return sums
+    document, token = long_tokens(batches.long)
+    own = jnp.searchsorted(batches.long.start, jnp.arange(len(document)), side="right") - 1
+    inside = token < batches.long.lengths[own][:, None]
+    of_positions = jnp.where(inside, of_tokens(document, batches.long.terms, long), 0.0).sum(1)
+    return sums.at[batches.long.rows].set(jnp.zeros(len(batches.long.rows)).at[own].add(of_positions))
 
 
 def document_counts(topics: jax.Array, batches: PaddedBatches, num_topics: int) -> jax.Array:
@@ -88,15 +156,18 @@ class TopicAssignments(dist.Distribution):
     """p(z, w | theta, beta) as a distribution of :class:`Assignments`; a draw is a uniformly random start."""
 
     support = constraints.nonnegative_integer
-    pytree_data_fields = ("theta", "beta", "batches")
+    pytree_data_fields = ("theta", "beta", "batches", "label")
     pytree_aux_fields = ("counted",)
 
-    def __init__(self, theta: jax.Array, beta: jax.Array, batches: PaddedBatches, counted: bool = True) -> None:
-        self.theta, self.beta, self.batches, self.counted = theta, beta, batches, counted
+    def __init__(
+        self, theta: jax.Array, beta: jax.Array, batches: PaddedBatches, counted: bool = True,
+        label: jax.Array | None = None,
+    ) -> None:  # fmt: skip
+        self.theta, self.beta, self.batches, self.counted, self.label = theta, beta, batches, counted, label
         super().__init__(validate_args=False)
 
     def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> Assignments:
-        num_topics, num_terms = self.beta.shape
+        num_topics, num_terms = self.beta.shape[-2:]
         batches, long = self.batches, None
 
         def drawn(document: jax.Array, position: jax.Array) -> jax.Array:
@@ -106,7 +177,7 @@ class TopicAssignments(dist.Distribution):
         topics = drawn(*of_positions(batches.start, batches.depth, batches.rows))
         if batches.long is not None:
             long = drawn(*long_tokens(batches.long))
-        return count(topics, batches, num_topics, num_terms, long)
+        return count(topics, batches, num_topics, num_terms, long, Labels.of(self.label, self.beta.shape))
 
     def log_prob(self, value: Assignments) -> jax.Array:
         if not self.counted:
@@ -127,8 +198,8 @@ class AssignmentHandler(Messenger):
     def process_message(self, msg: dict[str, Any]) -> None:
         if msg["type"] != "draw_words":
             return
-        corpus, theta, beta, _ = msg["args"]
-        z = numpyro.sample("z", TopicAssignments(theta, beta, corpus.batches, self.counted))
+        corpus, theta, beta, label = msg["args"]
+        z = numpyro.sample("z", TopicAssignments(theta, beta, corpus.batches, self.counted, label))
         msg["value"] = mean_topics(z, corpus)
 
 
