@@ -80,11 +80,12 @@ def part_topiczoo_speed(folder, sweeps):
     from topiczoo import corpora, models
     from topiczoo.corpora.layouts import documents
     from topiczoo.inference.kernels.sharding import by_threads
-    from topiczoo.inference.kernels.sweep import assembled, given, sweep_shards
+    from topiczoo.inference.kernels.sweep import assembled, sweep_shards
     from topiczoo.inference.mcmc import chains
     from topiczoo.inference.mcmc import engine as gibbs_engine
     from topiczoo.inference.mcmc.split import SplitGibbs
     from topiczoo.inference.story.reading import read
+    from topiczoo.inference.story.sweeping import StorySupervision, given
 
     counts, vocabulary, rating = load(folder)
     corpus = corpora.Corpus.from_counts(counts, vocabulary)
@@ -113,7 +114,9 @@ def part_topiczoo_speed(folder, sweeps):
     (state,), blocks = chain.states, data[0].batches
     values, z = {name: value for name, value in state.z.items() if name != "z"}, state.z["z"]
     told = jax.jit(lambda key, data, values: given(key, graph, *data, values, True))
-    shards = jax.jit(lambda between, told, z, blocks: sweep_shards(graph, True, True, told, z, blocks, between))
+    shards = jax.jit(
+        lambda between, told, z, blocks: sweep_shards(StorySupervision(graph), True, told, z, blocks, between)
+    )
     tables = jax.jit(lambda swept, blocks: assembled(swept, blocks, True, corpus.num_terms))
 
     def step(key, z):

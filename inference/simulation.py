@@ -27,13 +27,13 @@ from topiczoo.corpora.layouts import Documents, Pairs, documents
 from topiczoo.models.catalogue import as_story
 from topiczoo.models.vocabulary import BagOfWords
 
+from .kernels.assignments import count
 from .marginal.guides import Guide
 from .marginal.model import Marginal
 from .marginal.nuts_engine import NODES
 from .marginal.svi_engine import NODES as SVI_NODES
 from .marginal.svi_engine import learning_rates
 from .mcmc.engine import choose_blocks
-from .story.assignments import count
 from .story.bound import BoundGraph, bind
 from .story.classes import labels_of
 from .story.response import Response

@@ -18,8 +18,8 @@ from scipy.special import gammaln, log_softmax
 
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
+from topiczoo.inference.kernels.assignments import count
 from topiczoo.inference.mcmc.engine import choose_blocks
-from topiczoo.inference.story.assignments import count
 from topiczoo.inference.story.reading import read
 from topiczoo.models import draw_bags, draw_words
 

@@ -69,7 +69,7 @@ def expected_counts_of_long(batches: PaddedBatches, weights: Weights, iterations
 
     def one_document(i: jax.Array) -> jax.Array:
         prior = weights.proportions[long.rows[i] if len(weights.proportions) > 1 else 0]
-        of_label = 0 if weights.labels is None else weights.first(long.rows[i])
+        of_label = 0 if weights.labels is None else weights.labels.first[long.rows[i]]
 
         def once(_: Any, counts: jax.Array) -> jax.Array:
             theta = (counts + prior)[:, None]

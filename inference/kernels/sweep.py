@@ -14,18 +14,16 @@ which XLA makes vector code.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from topiczoo.corpora.layouts import Documents, LongDocuments, PaddedBatches
+from topiczoo.corpora.layouts import LongDocuments, PaddedBatches
 
-from ..story.assignments import Assignments, Labels, count, long_counts
-from ..story.bound import BoundGraph
-from ..story.graph import LABEL
-from ..story.tracing import ZbarHandler, base_distribution, run
+from .assignments import Assignments, Labels, count, long_counts
 from .gamma import dirichlet
 from .sharding import over_shards
 from .uniforms import shard_uniforms, token_uniforms
@@ -37,53 +35,35 @@ FLOOR = 1e-30  # a topic's probability of a term is never taken smaller: all top
 class Weights(NamedTuple):
     """What the sweep needs of the story at the current values of all other sites."""
 
-    term_topic: (
-        jax.Array
-    )  # beta transposed, [terms + 1, topics]; the last row is for positions without a token. Where topics
-    # are those of a label: [labels * terms + 1, topics], label after label
+    # beta transposed, [terms + 1, topics]; the last row is for positions without a token. Where topics are those of a label
+    # [labels * terms + 1, topics], label after label
+    term_topic: jax.Array
     proportions: jax.Array  # alpha (theta integrated out) or theta, [documents or 1, topics]
     coefficients: tuple[jax.Array, ...]  # the eta of each `zbar @ eta`, each [topics, ...]
     labels: Labels | None = None  # where the terms of each document's label begin
+
+    @property
+    def num_terms(self) -> int:
+        return (self.term_topic.shape[0] - 1) // (1 if self.labels is None else self.labels.number)
 
     def first(self, rows: jax.Array) -> jax.Array | None:
         """What is added to the terms of some documents; None where all share their topics."""
         return None if self.labels is None else self.labels.first[rows]
 
 
-def read_weights(
-    graph: BoundGraph, corpus: Documents, y: Any, values: dict, collapsed: bool, one_label: bool = False
-) -> Weights:
-    """Run the story once to see what it gives to draw_words and what it multiplies zbar with.
+class Supervision(Protocol):
+    """What follows from the topics of documents beside their words, as the sweep asks for it.
 
-    ``one_label``: all documents have the label of the first, and the topics are that label's.
+    ``context`` is whatever it needs of the documents, responses and other values; the sweep hands it through.
     """
-    needed = graph.parents.get(LABEL, frozenset()) | (
-        graph.parents[graph.theta] - {graph.theta} if collapsed else set()
-    )
-    if unknown := needed - set(values):
-        raise ValueError(
-            f"In the story {graph.story.name!r} words depend on {sorted(unknown)[0]!r}, which new documents do not come "
-            "with; predict and transform weigh all values of a document's class, nothing else does."
-        )
-    answer = ZbarHandler(zbar=lambda theta: jnp.zeros_like(theta))
-    trace = run(graph.story, corpus, y, values, answer)
-    if collapsed:
-        proportions = jnp.atleast_2d(concentration(trace[graph.theta]["fn"]))
-    else:
-        proportions = answer.theta
-    beta, labels = answer.beta, None
-    if answer.label is not None and one_label:
-        beta = beta[answer.label[0]]
-    elif answer.label is not None:
-        labels = Labels.of(answer.label, beta.shape)
-        beta = jnp.swapaxes(beta, 0, 1).reshape(beta.shape[1], -1)  # [topics, labels * terms]
-    term_topic = jnp.maximum(jnp.pad(beta.T, ((0, 1), (0, 0))), FLOOR)
-    return Weights(term_topic, proportions, tuple(answer.coefficients), labels)
 
+    linear: bool  # whether predictors zbar @ eta are enough, and zbar itself is not asked for
 
-def concentration(fn: Any) -> jax.Array:
-    """alpha of a Dirichlet inside NumPyro's wrappers."""
-    return base_distribution(fn).concentration
+    def take(self, context: Any, rows: jax.Array) -> Any:
+        """The context of some documents."""
+
+    def __call__(self, context: Any, predictors: Sequence[jax.Array], zbar: jax.Array | None) -> jax.Array:
+        """log p(everything that follows from zbar | z) of each document of a context."""
 
 
 class BatchState(NamedTuple):
@@ -99,22 +79,19 @@ class BatchSweep:
     """One sweep over the tokens of a batch of documents; conditioned on everything else."""
 
     def __init__(
-        self, graph: BoundGraph, collapsed: bool, supervised: bool, weights: Weights,
-        corpus: Documents, y: Any, values: dict, rows: jax.Array, lengths: jax.Array,
+        self, supervision: Supervision | None, collapsed: bool, weights: Weights, context: Any, rows: jax.Array,
+        lengths: jax.Array,
     ) -> None:  # fmt: skip
-        self.graph, self.collapsed, self.supervised, self.weights = graph, collapsed, supervised, weights
+        self.supervision, self.collapsed, self.weights = supervision, collapsed, weights
         self.lengths = lengths
         self.tokens = jnp.maximum(lengths, 1).astype(jnp.float32)
         proportions = weights.proportions
         self.proportions = (proportions if proportions.shape[0] == 1 else proportions[rows]).T
-        if supervised:
-            self.corpus = corpus.take(rows)
-            self.y = jax.tree.map(lambda leaf: leaf[rows], y)
-            self.values = graph.take(values, rows)
+        self.context = None if supervision is None else supervision.take(context, rows)
 
     def start(self, counts: jax.Array) -> BatchState:
         nothing = jnp.zeros(counts.shape[1])
-        if not self.supervised:
+        if self.supervision is None:
             return BatchState(counts, nothing)
         predictors = [jnp.tensordot(counts.T / self.tokens[:, None], eta, 1) for eta in self.weights.coefficients]
         state = BatchState(counts, nothing, tuple(predictors))
@@ -137,12 +114,10 @@ class BatchSweep:
         return beta * (state.counts + self.proportions if self.collapsed else self.proportions)
 
     def response(self, state: BatchState) -> jax.Array:
-        """log p(everything below zbar | z) of each document, [width], read from the story."""
-        if self.graph.linear:
-            answer = ZbarHandler(predictors=list(state.predictors))
-        else:
-            answer = ZbarHandler(zbar=state.counts.T / self.tokens[:, None])
-        return self.graph.document_terms(self.graph.response_sites, self.corpus, self.y, self.values, answer)
+        """log p(everything that follows from zbar | z) of each document, [width]."""
+        assert self.supervision is not None
+        zbar = None if self.supervision.linear else state.counts.T / self.tokens[:, None]
+        return self.supervision(self.context, state.predictors, zbar)
 
     def responses(self, state: BatchState) -> jax.Array:
         """The same with a further token put into each topic in turn, [topics, width]."""
@@ -155,7 +130,7 @@ class BatchSweep:
         without = self.move(state, old, -present)
         topic = categorical(self.words(without, beta), uniform[0])
         without = without._replace(proposed=without.proposed + present * (topic != old))
-        if not self.supervised:
+        if self.supervision is None:
             return self.move(without, topic, present), topic
         there, here = self.response(self.move(without, topic, present)), state.log_response
         accepted = (there > here + jnp.log(uniform[1])) | jnp.isneginf(here)
@@ -200,16 +175,7 @@ class Given(NamedTuple):
 
     keys: tuple[jax.Array, jax.Array]  # of tokens, and of theta where it is drawn
     weights: Weights
-    corpus: Documents  # without words: they travel in the batches
-    y: Any
-    values: dict
-
-
-def given(key: jax.Array, graph: BoundGraph, corpus: Documents, y: Any, values: dict, collapsed: bool) -> Given:
-    """What a sweep at these values is given."""
-    weights = read_weights(graph, corpus, y, values, collapsed)
-    others = {name: value for name, value in values.items() if name != "z"}
-    return Given(tuple(jax.random.split(key)), weights, corpus.take(jnp.arange(corpus.num_documents)), y, others)
+    context: Any  # of what follows from the topics, see :class:`Supervision`
 
 
 class Swept(NamedTuple):
@@ -223,28 +189,29 @@ class Swept(NamedTuple):
 
 
 def sweep_shards(
-    graph: BoundGraph,
+    supervision: Supervision | None,
     collapsed: bool,
-    supervised: bool,
     given: Given,
     z: Assignments,
     batches: PaddedBatches,
     between: Any = None,
 ) -> Swept:
     """A new topic for every token of all shards, or of those between two."""
-    num_terms, num_topics = given.corpus.num_terms, given.weights.term_topic.shape[1]
+    num_terms, num_topics = given.weights.num_terms, given.weights.term_topic.shape[1]
 
     def one_shard(shard: tuple, document_topic: jax.Array, given: Given) -> Swept:
         topics, terms, start, depth, rows, lengths = shard
         positions = len(terms)
         terms, topics = with_padding(terms, num_terms), with_padding(topics, 0)
-        (key, _), weights, corpus, y, values = given
-        uniform = jnp.stack(shard_uniforms(key, start, depth, rows, positions + CHUNK)[: 1 + supervised], 1)
+        (key, _), weights, context = given
+        uniform = jnp.stack(
+            shard_uniforms(key, start, depth, rows, positions + CHUNK)[: 1 + (supervision is not None)], 1
+        )
 
         def one_batch(batch: jax.Array, carry: Swept) -> Swept:
             topics, counts, proposed = carry
             own = rows[batch]
-            walk = BatchSweep(graph, collapsed, supervised, weights, corpus, y, values, own, lengths[batch])
+            walk = BatchSweep(supervision, collapsed, weights, context, own, lengths[batch])
             of_label = weights.first(own)
 
             def one_chunk(chunk: jax.Array, carry: tuple) -> tuple:
@@ -298,25 +265,8 @@ def assembled(
     return counted._replace(document_topic=document_topic, proposed=proposed / jnp.maximum(tokens, 1))
 
 
-def sweep(
-    key: jax.Array, z: Assignments, graph: BoundGraph, corpus: Documents, y: Any, values: dict,
-    *, collapsed: bool, supervised: bool, swept: Swept | None = None,
-) -> Assignments:  # fmt: skip
-    """A new topic for every token of the corpus; those of the shards may have been drawn already, ``swept``.
-
-    Assignments without a table of topics and terms stay without one.
-    """
-    batches = corpus.batches
-    assert batches is not None
-    told = given(key, graph, corpus, y, values, collapsed)
-    if swept is None:
-        swept = sweep_shards(graph, collapsed, supervised, told, z, batches)
-    long = None if batches.long is None else sweep_long(graph, collapsed, supervised, told, z, batches.long)
-    return assembled(swept, batches, z.topic_term is not None, corpus.num_terms, long, told.weights.labels)
-
-
 def sweep_long(
-    graph: BoundGraph, collapsed: bool, supervised: bool, given: Given, z: Assignments, long: LongDocuments
+    supervision: Supervision | None, collapsed: bool, given: Given, z: Assignments, long: LongDocuments
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """New topics of the documents that are laid out alone, their counts, and for how many tokens another was proposed.
 
@@ -324,9 +274,9 @@ def sweep_long(
     and WIDTH of them are accepted together, with probability min(1, p(y | new) / p(y | old)). The law is that of the sweep,
     and so is what is left of theta in z, for theta is drawn anew each time.
     """
-    (key, theta_key), weights, corpus, y, values = given
+    (key, theta_key), weights, context = given
     num_topics, width = weights.term_topic.shape[1], long.terms.shape[1]
-    lane, terms = jnp.arange(width), with_padding(long.terms, corpus.num_terms)
+    lane, terms = jnp.arange(width), with_padding(long.terms, weights.num_terms)
 
     def one_document(i: jax.Array, carry: tuple) -> tuple:
         topics, proposed = carry
@@ -334,7 +284,7 @@ def sweep_long(
         rows = jnp.full(width, row)
         own, prior = z.document_topic[row], weights.proportions[row if len(weights.proportions) > 1 else 0]
         theta = dirichlet(jax.random.fold_in(theta_key, row), own + prior) if collapsed else prior
-        walk = BatchSweep(graph, collapsed, supervised, weights, corpus, y, values, rows, jnp.full(width, length))
+        walk = BatchSweep(supervision, collapsed, weights, context, rows, jnp.full(width, length))
 
         def one_chunk(chunk: jax.Array, carry: tuple) -> tuple:
             topics, state, proposed = carry
@@ -349,7 +299,7 @@ def sweep_long(
                 topic = categorical(beta[n] * theta[:, None], uniform[n])
                 proposed = proposed + (present * (topic != old)).sum()
                 moved = _together(walk, state, old, topic, present)
-                if supervised:
+                if supervision is not None:
                     there, before = moved.log_response[0], state.log_response[0]  # the same in all lanes
                     accepted = (there > before + jnp.log(accepting[n, 0])) | jnp.isneginf(before)
                     moved = jax.tree.map(lambda new, kept: jnp.where(accepted, new, kept), moved, state)
@@ -381,11 +331,11 @@ def _together(walk: BatchSweep, state: BatchState, old: jax.Array, topic: jax.Ar
 
     predictors = tuple(map(moved, state.predictors, walk.weights.coefficients))
     counts = state.counts
-    if walk.supervised and not walk.graph.linear:
+    if walk.supervision is not None and not walk.supervision.linear:
         numbers = jnp.arange(len(counts))[:, None]
         counts = counts + (((topic == numbers) * 1.0 - (old == numbers)) @ present)[:, None]
     state = state._replace(counts=counts, predictors=predictors)
-    return state._replace(log_response=walk.response(state)) if walk.supervised else state
+    return state._replace(log_response=walk.response(state)) if walk.supervision is not None else state
 
 
 def topics_of_terms(term_topic: jax.Array, terms: jax.Array, first: jax.Array, of_label: Any = None) -> jax.Array:

@@ -36,7 +36,7 @@ from ..kernels.small_matrices import cholesky
 from ..story.bound import BoundGraph
 from ..story.classes import check_labels, combinations, refuse_linked_classes
 from ..story.graph import ZBAR
-from ..story.tracing import ZbarHandler, log_prob
+from ..story.tracing import ZbarHandler, by_document
 from ..story.unserved import Unserved
 
 FLOOR = 1e-30  # of a word's probability, so that float32 can hold the slope of its logarithm
@@ -98,8 +98,7 @@ class Marginal:
         for name, site in trace.items():
             axis = self.graph.density_axis.get(name)
             if site["type"] == "sample" and axis is not None and name not in self.deferred:
-                terms = jnp.moveaxis(log_prob(site), axis, -1)
-                total = total + terms.sum(tuple(range(terms.ndim - 1)))
+                total = total + by_document(site, axis)
         return total
 
     def _run(self, documents: Any, y: Any, values: dict, classes: dict | None = None) -> tuple[_SumOut, dict]:
@@ -137,7 +136,7 @@ class Marginal:
                 total = total + own.words
             return total + self._response_terms(documents, y, own) if graph.response_sites else total
 
-        return jax.nn.logsumexp(jax.vmap(of_classes)(self.combinations), axis=0)
+        return jax.nn.logsumexp(jax.vmap(of_classes)(jnp.asarray(self.combinations)), axis=0)
 
     def _response_terms(self, documents: Any, y: Any, summed: _SumOut) -> jax.Array:
         """The averaged response of each document, [D]."""

@@ -16,7 +16,8 @@ import numpy as np
 import numpyro.distributions as dist
 from jax.flatten_util import ravel_pytree
 
-from ..story.assignments import AssignmentHandler, mean_topics
+from ..kernels.assignments import mean_topics
+from ..story.assignments import AssignmentHandler
 from ..story.bound import BoundGraph
 from ..story.tracing import ZbarHandler, base_distribution, run, total
 from .augmentation import AUGMENTED

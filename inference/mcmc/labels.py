@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import xlogy
 
-from ..kernels.sweep import FLOOR, concentration
-from ..story.assignments import Assignments, document_sums, mean_topics
+from ..kernels.assignments import Assignments, document_sums, mean_topics
+from ..kernels.sweep import FLOOR
 from ..story.bound import BoundGraph
 from ..story.classes import num_classes
 from ..story.graph import LABEL, THETA
-from ..story.tracing import ZbarHandler, log_prob, run
+from ..story.tracing import ZbarHandler, by_document, concentration, run
 from .conjugate import LabelBlock, log_beta_function
 
 
@@ -48,8 +48,7 @@ class ClassBlock(LabelBlock):
             trace = run(graph.story, corpus, y, tried, answer)
             total = jnp.zeros(corpus.num_documents)
             for name in children:
-                part = jnp.moveaxis(log_prob(trace[name]), graph.density_axis[name], -1)
-                total = total + part.sum(tuple(range(part.ndim - 1)))
+                total = total + by_document(trace[name], cast(int, graph.density_axis[name]))
             for name in self.integrated_out:
                 alpha = concentration(trace[name]["fn"])
                 total = total + log_beta_function(alpha + z.document_topic) - log_beta_function(alpha)

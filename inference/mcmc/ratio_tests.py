@@ -22,12 +22,11 @@ from scipy import sparse
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 
-from ..kernels.sweep import concentration
-from ..story.assignments import count
+from ..kernels.assignments import count
 from ..story.bound import BoundGraph, bind
 from ..story.classes import labels_of
 from ..story.reading import read
-from ..story.tracing import log_prob, run, traced
+from ..story.tracing import concentration, log_prob, run, traced
 from ..story.validation import check_counts, check_seed
 from .augmented import AugmentedBlock
 from .conjugate import Block

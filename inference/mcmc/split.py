@@ -19,7 +19,8 @@ from numpyro.infer.gibbs import GIBBS_SITES_KWARG
 
 from ..kernels import sharding
 from ..kernels.sharding import by_threads
-from ..kernels.sweep import Given, Swept, given, sweep_shards
+from ..kernels.sweep import Given, Swept, sweep_shards
+from ..story.sweeping import given
 from ..story.tracing import traced
 from .topics import TopicBlock
 
@@ -39,7 +40,7 @@ class SplitGibbs:
         part = np.int32(0), np.int32(0)
         shards, swept = _compiled(
             lambda between, told, z, batches: sweep_shards(
-                topics.graph, topics.collapsed, topics.supervised, told, z, batches, between
+                topics.supervision, topics.collapsed, told, z, batches, between
             ),
             part, told, state.z["z"], corpus.batches,
         )  # fmt: skip

@@ -9,11 +9,13 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import xlogy
 
+from ..kernels.assignments import Assignments
 from ..kernels.gamma import dirichlet
-from ..kernels.sweep import BatchSweep, Swept, categorical, concentration, read_weights, sweep
-from ..story.assignments import AssignmentHandler, Assignments
+from ..kernels.sweep import BatchSweep, Swept, categorical
+from ..story.assignments import AssignmentHandler
 from ..story.bound import BoundGraph
-from ..story.tracing import run, total
+from ..story.sweeping import StorySupervision, read_weights, sweep
+from ..story.tracing import concentration, run, total
 from .conjugate import Block, log_beta_function
 
 RECORDED = ("lp", "usage", "moved", "proposed")  # by topic_statistics
@@ -33,6 +35,7 @@ class TopicBlock(Block):
     ) -> None:
         super().__init__(model, graph, ["z", graph.theta] if collapsed else ["z"])
         self.collapsed, self.draw_theta, self.supervised = collapsed, draw_theta, bool(graph.response_sites)
+        self.supervision = StorySupervision(graph) if self.supervised else None
         self.swept: Swept | None = None  # of this draw, where threads have made the sweep
         self.label = "topic sweep, theta integrated out" if collapsed else "topic sweep given theta"
 
@@ -59,9 +62,7 @@ class TopicBlock(Block):
         shard, batch, lane = jnp.unravel_index(batches.lane[document], batches.lengths.shape)
         weights = read_weights(self.graph, corpus, y, values, self.collapsed)
         rows, lengths = batches.rows[shard, batch], batches.lengths[shard, batch]
-        walk = BatchSweep(
-            self.graph, self.collapsed, bool(self.graph.response_sites), weights, corpus, y, values, rows, lengths
-        )
+        walk = BatchSweep(self.supervision, self.collapsed, weights, (corpus, y, values), rows, lengths)
         place = batches.start[shard, batch] + n
         counts = jnp.where(lengths > 0, values["z"].document_topic[rows].T, 0.0)
         state = walk.move(walk.start(counts), values["z"].topics[shard, place], -(n < lengths).astype(jnp.float32))
@@ -142,7 +143,7 @@ class CollapsedBlock(Block):
             if not graph.response_sites:
                 return log_weight
             row, length = document[None], corpus.lengths[document][None]
-            walk = BatchSweep(graph, True, True, weights, corpus, y, values, row, length)
+            walk = BatchSweep(StorySupervision(graph), True, weights, (corpus, y, values), row, length)
             return log_weight + walk.responses(walk.start(counts[:, None]))[:, 0]
 
         return log_weights

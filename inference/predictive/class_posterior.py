@@ -18,13 +18,13 @@ from scipy.special import log_softmax, softmax
 
 from topiczoo.corpora.layouts import distinct_pairs
 
-from ..kernels.sweep import read_weights
 from ..kernels.word_steps import e_step, first_gamma, pair_batches
 from ..mcmc.conjugate import LabelBlock
 from ..posterior.posterior import Posterior
 from ..story.bound import BoundGraph
 from ..story.classes import is_class, num_classes
 from ..story.graph import THETA
+from ..story.sweeping import read_weights
 from ..story.tracing import ZbarHandler, run
 from .fold_in import FoldIn
 from .responding import respond

@@ -12,9 +12,9 @@ import numpy as np
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Documents
 
-from ..kernels.sweep import read_weights
 from ..mcmc.conjugate import LabelBlock
 from ..posterior.posterior import Posterior
+from ..story.sweeping import read_weights
 from ..story.tracing import ZbarHandler
 from ..story.validation import check_draws, check_seed
 from .fold_in import FoldIn, known_words

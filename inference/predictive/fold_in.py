@@ -18,16 +18,17 @@ from tqdm.auto import tqdm
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Documents, documents
 
+from ..kernels.assignments import Assignments, mean_topics
 from ..kernels.sharding import by_threads, side_by_side
 from ..kernels.soft_sweep import expected_counts, expected_counts_of_long, soft_sweeps
-from ..kernels.sweep import CHUNK, Given, read_weights, sweep, sweep_long
+from ..kernels.sweep import CHUNK, Given, sweep_long
 from ..kernels.word_steps import by_document
 from ..posterior.posterior import Posterior
-from ..story.assignments import Assignments, mean_topics
 from ..story.bound import BoundGraph, bind
 from ..story.classes import check_labels
 from ..story.reading import check_covariates
 from ..story.response import Response
+from ..story.sweeping import read_weights, sweep
 from ..story.tracing import Story
 
 AT_ONCE = 16  # posterior draws that threads share out together
@@ -181,8 +182,8 @@ class FoldIn:
         for turn in range(1 + burn):
             z = z._replace(long=topics, document_topic=z.document_topic.at[long.rows].set(counts))
             keys = tuple(jax.random.split(jax.random.fold_in(long_key, turn)))
-            told = Given(keys, weights, corpus, None, {})
-            topics, counts, _ = sweep_long(self.graph, True, False, told, z, long)
+            told = Given(keys, weights, None)
+            topics, counts, _ = sweep_long(None, True, told, z, long)
         return z._replace(long=topics, document_topic=z.document_topic.at[long.rows].set(counts))
 
     def sweep(self, corpus: Documents, key: jax.Array, z: Assignments, values: dict) -> Assignments:

@@ -12,8 +12,8 @@ from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 
+from ..kernels.assignments import Assignments
 from ..posterior.posterior import Posterior
-from ..story.assignments import Assignments
 from ..story.response import Response, in_order
 from ..story.support import check_support, observed
 from ..story.tracing import ZbarHandler, base_distribution, log_prob, run

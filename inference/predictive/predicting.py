@@ -16,11 +16,11 @@ from tqdm.auto import tqdm
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Documents, documents
 
-from ..kernels.sweep import read_weights
+from ..kernels.assignments import Labels
 from ..kernels.word_steps import fold_in
 from ..mcmc.conjugate import LabelBlock
 from ..posterior.posterior import Posterior
-from ..story.assignments import Labels
+from ..story.sweeping import read_weights
 from ..story.validation import check_draws, check_seed
 from .class_posterior import ClassPosterior, answers, label_above
 from .conformal import Calibration

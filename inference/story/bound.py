@@ -28,7 +28,7 @@ from .axes import joined_axes
 from .faults import why_not
 from .graph import BETA, DOCUMENT, LABEL, OF_LABEL, PARAMETERS, TERM, THETA, TOPIC, ZBAR, Dims, Site, StoryGraph
 from .response import Response, Y
-from .tracing import Story, Values, ZbarHandler, base_distribution, log_prob, parameters, run
+from .tracing import Story, Values, ZbarHandler, base_distribution, by_document, log_prob, parameters, run
 
 COVARIATE = "~covariate "  # before the name of one
 BAG = "~bag"  # the topics of draw_bags
@@ -108,8 +108,7 @@ class BoundGraph(StoryGraph):
                     f"The site {name!r} of the story {self.story.name!r} links documents: it reads zbar but has no axis "
                     "of documents, so topics cannot be drawn for documents side by side; give each document its own term."
                 )
-            terms = jnp.moveaxis(log_prob(trace[name]), axis, -1)
-            total = total + terms.sum(tuple(range(terms.ndim - 1)))
+            total = total + by_document(trace[name], axis)
         return total
 
     def refuse_linked_documents(self) -> None:

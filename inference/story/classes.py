@@ -13,7 +13,7 @@ import numpyro.distributions as dist
 
 from topiczoo.corpora.layouts import documents
 
-from .assignments import Labels
+from ..kernels.assignments import Labels
 from .bound import BoundGraph
 from .graph import BETA, LABEL
 from .tracing import Values, ZbarHandler, run

@@ -225,6 +225,12 @@ def log_prob(site: dict) -> jax.Array:
     return value if site["scale"] is None else value * site["scale"]
 
 
+def by_document(site: dict, axis: int) -> jax.Array:
+    """The site's log-density summed for each document, whose axis is given, [documents]."""
+    terms = jnp.moveaxis(log_prob(site), axis, -1)
+    return terms.sum(tuple(range(terms.ndim - 1)))
+
+
 def total(trace: Mapping[str, dict], names: Sequence[str] | None = None) -> jax.Array:
     """The log-density of some sample sites of a trace, or of all."""
     sites = [site for name, site in trace.items() if site["type"] == "sample" and (names is None or name in names)]
@@ -249,3 +255,8 @@ def parameters(fn: Any) -> dict[str, tuple[Any, Any]]:
         name: what for name, what in getattr(fn, "arg_constraints", {}).items() if fn.__dict__.get(name) is not None
     }
     return found | {n: (getattr(fn, n), what) for n, what in given.items() if not constraints.is_dependent(what)}
+
+
+def concentration(fn: Any) -> jax.Array:
+    """alpha of a Dirichlet inside NumPyro's wrappers."""
+    return base_distribution(fn).concentration

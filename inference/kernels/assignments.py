@@ -1,0 +1,146 @@
+"""Topics of all tokens with their tables of counts, and sums over the tokens of documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from topiczoo.corpora.layouts import Documents, LongDocuments, PaddedBatches
+
+from .uniforms import tokens_of_positions
+
+
+class Assignments(NamedTuple):
+    """Every token's topic and the counts that follow from them."""
+
+    topics: jax.Array  # [shards, positions, width] int32, as PaddedBatches.terms
+    document_topic: jax.Array  # [documents, topics] float32
+    topic_term: Any = None  # as beta, [topics, terms] or [labels, topics, terms] float32; None where nobody reads it
+    long: Any = None  # topics of documents that are laid out alone, as LongDocuments.terms
+    proposed: Any = None  # share of tokens for which the words alone proposed another topic in the last sweep
+
+    # To NumPyro, which checks values against plates, the whole is one value outside all plates.
+    @property
+    def ndim(self) -> int:
+        return 0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return ()
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Labels:
+    """The label of each document, where topics are those of a label: the terms of each label are terms of their own."""
+
+    first: jax.Array  # [documents] where the terms of the document's label begin: label * terms
+    number: int = field(metadata={"static": True})
+
+    @classmethod
+    def of(cls, label: jax.Array | None, beta_shape: tuple[int, ...]) -> Labels | None:
+        """None where all documents share their topics, so that nothing is added to their terms."""
+        if label is None:
+            return None
+        number, _, num_terms = beta_shape
+        return cls(jnp.clip(label, 0, number - 1).astype(jnp.int32) * num_terms, number)
+
+
+def count(
+    topics: jax.Array, batches: PaddedBatches, num_topics: int, num_terms: int, long: Any = None,
+    labels: Labels | None = None,
+) -> Assignments:  # fmt: skip
+    """The tables of counts of given topics."""
+    rows = num_terms if labels is None else labels.number * num_terms
+    term_topic = jnp.zeros((rows + 1, num_topics), jnp.float32)
+    term_topic = term_topic.at[_own_terms(batches, num_terms, labels), topics].add(1.0)
+    document_topic = document_counts(topics, batches, num_topics)
+    if batches.long is not None:
+        terms = batches.long.terms
+        if labels is not None:
+            terms = jnp.where(terms < num_terms, terms + labels.first[long_tokens(batches.long)[0]], rows)
+        term_topic = term_topic.at[terms, long].add(1.0)
+        document_topic = document_topic.at[batches.long.rows].set(long_counts(long, batches.long, num_topics))
+    topic_term = term_topic[:rows].T
+    if labels is not None:
+        topic_term = jnp.swapaxes(topic_term.reshape(num_topics, labels.number, num_terms), 0, 1)
+    return Assignments(topics, document_topic, topic_term, long, jnp.zeros(()))
+
+
+def _own_terms(batches: PaddedBatches, num_terms: int, labels: Labels | None) -> jax.Array:
+    """Terms of the batches as terms of their documents' labels; what is no token comes last."""
+    if labels is None:
+        return batches.terms
+    of_positions = jax.vmap(partial(tokens_of_positions, positions=batches.terms.shape[1]))
+    document, _ = of_positions(batches.start, batches.depth, batches.rows)
+    return jnp.where(batches.terms < num_terms, batches.terms + labels.first[document], labels.number * num_terms)
+
+
+def long_counts(topics: jax.Array, long: LongDocuments, num_topics: int) -> jax.Array:
+    """[long documents, topics]"""
+    own = jnp.searchsorted(long.start, jnp.arange(len(topics)), side="right")[:, None] - 1
+    inside = (long_tokens(long)[1] < long.lengths[own]).astype(jnp.float32)
+    return jnp.zeros((len(long.rows), num_topics)).at[own, topics].add(inside)
+
+
+def long_tokens(long: LongDocuments) -> tuple[jax.Array, jax.Array]:
+    """The document of each position, [positions, 1], and which of its tokens stand there, [positions, width]."""
+    position, width = jnp.arange(long.terms.shape[0]), long.terms.shape[1]
+    own = jnp.searchsorted(long.start, position, side="right") - 1
+    return long.rows[own][:, None], (position - long.start[own])[:, None] * width + jnp.arange(width)
+
+
+def document_sums(of_tokens: Callable, batches: PaddedBatches, topics: jax.Array, long: Any) -> jax.Array:
+    """sum_n f(d, w_dn, z_dn) of each document, [documents], for f = ``of_tokens`` of documents, terms and topics."""
+
+    def one_shard(shard: tuple) -> jax.Array:
+        topics, terms, *rest = shard
+
+        def one_batch(batch: tuple) -> jax.Array:
+            start, depth, rows, lengths = batch
+
+            def position(n: jax.Array, total: jax.Array) -> jax.Array:
+                here = of_tokens(rows, terms[start + n], topics[start + n])
+                return total + jnp.where(n < lengths, here, 0.0)
+
+            return jax.lax.fori_loop(0, depth, position, jnp.zeros(rows.shape[0]))
+
+        return jax.lax.map(one_batch, tuple(rest))
+
+    shards = topics, batches.terms, batches.start, batches.depth, batches.rows, batches.lengths
+    sums = jax.lax.map(one_shard, shards).reshape(-1)[batches.lane]
+    if batches.long is None:
+        return sums
+    document, token = long_tokens(batches.long)
+    own = jnp.searchsorted(batches.long.start, jnp.arange(len(document)), side="right") - 1
+    inside = token < batches.long.lengths[own][:, None]
+    of_positions = jnp.where(inside, of_tokens(document, batches.long.terms, long), 0.0).sum(1)
+    return sums.at[batches.long.rows].set(jnp.zeros(len(batches.long.rows)).at[own].add(of_positions))
+
+
+def document_counts(topics: jax.Array, batches: PaddedBatches, num_topics: int) -> jax.Array:
+    """[documents, topics]; used once, at the start: the sweep keeps its own."""
+    shards, num_batches, width = batches.lengths.shape
+
+    def one_batch(topics: jax.Array, start: jax.Array, depth: jax.Array, lengths: jax.Array) -> jax.Array:
+        def position(n: jax.Array, counts: jax.Array) -> jax.Array:
+            return counts.at[topics[start + n], jnp.arange(width)].add(n < lengths)
+
+        return jax.lax.fori_loop(0, depth, position, jnp.zeros((num_topics, width))).T
+
+    def one_shard(shard: tuple) -> jax.Array:
+        topics, *batches_of_shard = shard
+        return jax.lax.map(lambda batch: one_batch(topics, *batch), tuple(batches_of_shard))
+
+    counts = jax.lax.map(one_shard, (topics, batches.start, batches.depth, batches.lengths))
+    return counts.reshape(shards * num_batches * width, num_topics)[batches.lane]
+
+
+def mean_topics(z: Assignments, corpus: Documents) -> jax.Array:
+    """zbar, [documents, topics]; zero for a document without words."""
+    return z.document_topic / jnp.maximum(corpus.lengths, 1.0)[:, None]

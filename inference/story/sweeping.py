@@ -1,0 +1,92 @@
+"""The topic sweep of a story: what it gives to draw_words, and the response that topics are accepted by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from topiczoo.corpora.layouts import Documents
+
+from ..kernels.assignments import Assignments, Labels
+from ..kernels.sweep import FLOOR, Given, Swept, Weights, assembled, sweep_long, sweep_shards
+from .bound import BoundGraph
+from .graph import LABEL
+from .response import Y
+from .tracing import Values, ZbarHandler, concentration, run
+
+Context = tuple[Documents, Y, Values]  # documents, responses and values of all other sites
+
+
+class StorySupervision:
+    """All that a story draws given zbar, run with the documents of a batch."""
+
+    def __init__(self, graph: BoundGraph) -> None:
+        self.graph, self.linear = graph, graph.linear
+
+    def take(self, context: Context, rows: jax.Array) -> Context:
+        documents, y, values = context
+        return documents.take(rows), jax.tree.map(lambda leaf: leaf[rows], y), self.graph.take(values, rows)
+
+    def __call__(self, context: Context, predictors: Sequence[jax.Array], zbar: jax.Array | None) -> jax.Array:
+        handler = ZbarHandler(predictors=list(predictors)) if zbar is None else ZbarHandler(zbar)
+        return self.graph.document_terms(self.graph.response_sites, *context, handler)
+
+
+def read_weights(
+    graph: BoundGraph, corpus: Documents, y: Any, values: dict, collapsed: bool, one_label: bool = False
+) -> Weights:
+    """Run the story once to see what it gives to draw_words and what it multiplies zbar with.
+
+    ``one_label``: all documents have the label of the first, and the topics are that label's.
+    """
+    needed = graph.parents.get(LABEL, frozenset()) | (
+        graph.parents[graph.theta] - {graph.theta} if collapsed else set()
+    )
+    if unknown := needed - set(values):
+        raise ValueError(
+            f"In the story {graph.story.name!r} words depend on {sorted(unknown)[0]!r}, which new documents do not come "
+            "with; predict and transform weigh all values of a document's class, nothing else does."
+        )
+    answer = ZbarHandler(zbar=lambda theta: jnp.zeros_like(theta))
+    trace = run(graph.story, corpus, y, values, answer)
+    if collapsed:
+        proportions = jnp.atleast_2d(concentration(trace[graph.theta]["fn"]))
+    else:
+        proportions = answer.theta
+    beta, labels = answer.beta, None
+    if answer.label is not None and one_label:
+        beta = beta[answer.label[0]]
+    elif answer.label is not None:
+        labels = Labels.of(answer.label, beta.shape)
+        beta = jnp.swapaxes(beta, 0, 1).reshape(beta.shape[1], -1)  # [topics, labels * terms]
+    term_topic = jnp.maximum(jnp.pad(beta.T, ((0, 1), (0, 0))), FLOOR)
+    return Weights(term_topic, proportions, tuple(answer.coefficients), labels)
+
+
+def given(key: jax.Array, graph: BoundGraph, corpus: Documents, y: Any, values: dict, collapsed: bool) -> Given:
+    """What a sweep at these values is given."""
+    weights = read_weights(graph, corpus, y, values, collapsed)
+    others = {name: value for name, value in values.items() if name != "z"}
+    without_words = corpus.take(jnp.arange(corpus.num_documents))  # they travel in the batches
+    return Given(tuple(jax.random.split(key)), weights, (without_words, y, others))
+
+
+def sweep(
+    key: jax.Array, z: Assignments, graph: BoundGraph, corpus: Documents, y: Any, values: dict,
+    *, collapsed: bool, supervised: bool, swept: Swept | None = None,
+) -> Assignments:  # fmt: skip
+    """A new topic for every token of the corpus; those of the shards may have been drawn already, ``swept``.
+
+    Assignments without a table of topics and terms stay without one.
+    """
+    batches = corpus.batches
+    assert batches is not None
+    told = given(key, graph, corpus, y, values, collapsed)
+    supervision = StorySupervision(graph) if supervised else None
+    if swept is None:
+        swept = sweep_shards(supervision, collapsed, told, z, batches)
+    long = None if batches.long is None else sweep_long(supervision, collapsed, told, z, batches.long)
+    return assembled(swept, batches, z.topic_term is not None, corpus.num_terms, long, told.weights.labels)
