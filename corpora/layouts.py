@@ -101,6 +101,12 @@ class Documents:
     def __len__(self) -> int:
         return self.num_documents
 
+    @property
+    def laid_out(self) -> PaddedBatches:
+        """The batches, where words have topics of their own."""
+        assert self.batches is not None
+        return self.batches
+
     def tokens(self) -> tuple[jax.Array, jax.Array]:
         """Document and term of every token, as ``Corpus.tokens``."""
         assert self.token_document is not None and self.token_term is not None

@@ -8,7 +8,7 @@ from .em.engine import form_of
 from .em.expectations import Settings
 from .marginal.guides import Guide
 from .marginal.model import Marginal
-from .mcmc.engine import choose_blocks
+from .mcmc.plan import choose_blocks
 from .story.bound import BoundGraph, bind
 from .story.unserved import Unserved, is_improper
 

@@ -33,7 +33,7 @@ from .marginal.model import Marginal
 from .marginal.nuts_engine import NODES
 from .marginal.svi_engine import NODES as SVI_NODES
 from .marginal.svi_engine import learning_rates
-from .mcmc.engine import choose_blocks
+from .mcmc.plan import choose_blocks
 from .story.bound import BoundGraph, bind
 from .story.classes import labels_of
 from .story.response import Response
@@ -78,8 +78,7 @@ class Trials:
         self.num_tokens = int(self.lengths.sum())
         self.document = np.repeat(np.arange(len(corpus)), self.lengths).astype(np.int32)
         self.layout = documents(corpus, batches=True)
-        assert self.layout.batches is not None
-        self.positions = self.layout.batches.positions()
+        self.positions = self.layout.laid_out.positions()
         self.responses = self._find_responses(corpus)
         first = jax.jit(self.simulate)(jax.random.key(0))
         y = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), first.y)
@@ -116,8 +115,7 @@ class Trials:
 
     def documents(self, terms: jax.Array) -> Documents:
         """Simulated words laid out for every engine."""
-        batches = self.layout.batches
-        assert batches is not None
+        batches = self.layout.laid_out
         laid = jnp.full(batches.terms.shape, self.num_terms, jnp.int32).at[self.positions].set(terms)
         document = jnp.asarray(self.document)
         return replace(
@@ -165,8 +163,7 @@ class Trials:
         for name, value in values.items():
             if name == "z" and self.graph.has_words:
                 if self.engine == "gibbs":
-                    batches = corpus.batches
-                    assert batches is not None
+                    batches = corpus.laid_out
                     topics = jnp.zeros(batches.terms.shape, jnp.int32).at[self.positions].set(value)
                     labels = labels_of(self.graph, corpus, simulated.y, values)
                     params["z"] = count(topics, batches, self.graph.num_topics, self.num_terms, labels=labels)

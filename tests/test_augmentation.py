@@ -29,7 +29,7 @@ from topiczoo.corpora.layouts import documents
 from topiczoo.inference.kernels.assignments import count
 from topiczoo.inference.mcmc.augmentation import AUGMENTED, DoubleExponential, Logistic, Quadratic
 from topiczoo.inference.mcmc.augmented import AugmentedBlock
-from topiczoo.inference.mcmc.conjugate import few
+from topiczoo.inference.mcmc.block import few
 from topiczoo.inference.story.reading import read
 from topiczoo.models import Hinge, slda_glm, sstm
 
@@ -68,7 +68,7 @@ def off_centre(shape, nu):
 def test_coefficients_above_words_keep_their_exact_law(name):
     story, settings, prior, shape, predictor, likelihood, y = of_words(name)
     graph = read(story, WORDS, np.array(y, float), settings)
-    block = AugmentedBlock(None, graph, ["eta"])
+    block = AugmentedBlock(graph, ["eta"])
     assert block.direct == (name != "several probit")
     exact = {"eta": exact_draws(prior, shape, predictor, likelihood, np.array(y, float))}
     data = documents(WORDS, batches=True)

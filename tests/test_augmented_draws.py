@@ -25,6 +25,7 @@ from topiczoo.corpora.layouts import documents
 from topiczoo.inference.mcmc.augmentation import AUGMENTED
 from topiczoo.inference.mcmc.augmented import AugmentedBlock
 from topiczoo.inference.story.reading import read
+from topiczoo.inference.story.tracing import Data
 from topiczoo.models import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgainstAll
 from topiczoo.models.distributions import BernoulliProbit
 
@@ -144,7 +145,7 @@ def after_a_step(block, data, y, values, start):
 
     @jax.jit
     def run(keys, start, values, data, y):
-        return jax.vmap(lambda key, start: block.draw(key, {**values, **start}, data, y)[0])(keys, start)
+        return jax.vmap(lambda key, start: block.draw(key, {**values, **start}, Data(data, y))[0])(keys, start)
 
     start = {site: jnp.asarray(value, jnp.float32) for site, value in start.items()}
     found = run(jax.random.split(jax.random.key(1), STARTS), start, values, data, y)
@@ -176,7 +177,7 @@ def assert_same_law(found, start):
 def test_every_family_keeps_its_exact_law(families, columns):
     responses = {name: np.array(family[-1], float) for name, family in families.items()}
     graph = read(side_by_side(families, *columns), BARE, responses, {})
-    block = AugmentedBlock(None, graph, [f"eta_{name}" for name in families])
+    block = AugmentedBlock(graph, [f"eta_{name}" for name in families])
     design, exact = DESIGN[:, 1:] if columns else DESIGN, {}
     for place, (name, (_, prior, _, likelihood, y)) in enumerate(families.items()):
         y = np.where(SEEN, y, np.nan) if place == 0 else np.array(y)
@@ -238,7 +239,7 @@ def test_no_key_is_used_twice():
     families = {name: CLASSES[name] for name in ("softmax", "laplace")}
     responses = {name: np.array(family[-1], float) for name, family in families.items()}
     graph = read(side_by_side(families, 3), BARE, responses, {})
-    block = AugmentedBlock(None, graph, [f"eta_{name}" for name in families])
+    block = AugmentedBlock(graph, [f"eta_{name}" for name in families])
     values = {site: jnp.zeros((1, 3)) for site in block.sites}
     with jax.debug_key_reuse(True):
         found = jax.jit(block.draw)(jax.random.key(0), values, documents(BARE), jax.tree.map(jnp.asarray, graph.y))[0]

@@ -19,8 +19,9 @@ from scipy.special import gammaln, log_softmax
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 from topiczoo.inference.kernels.assignments import count
-from topiczoo.inference.mcmc.engine import choose_blocks
+from topiczoo.inference.mcmc.plan import choose_blocks
 from topiczoo.inference.story.reading import read
+from topiczoo.inference.story.tracing import Data
 from topiczoo.models import draw_bags, draw_words
 
 DRAWS, FAR, LEVEL = 20_000, 6.0, 1e-7
@@ -79,7 +80,7 @@ def drawn(scales_plan):
     @jax.jit
     @jax.vmap
     def draw(keys):
-        found = [block.draw(key, values, data, Y) for key, block in zip(keys, blocks, strict=True)]
+        found = [block.draw(key, values, Data(data, Y)) for key, block in zip(keys, blocks, strict=True)]
         return {site: value for new, _ in found for site, value in new.items()}, [means for _, means in found]
 
     draws, means = draw(jax.random.split(jax.random.key(0), (DRAWS, len(blocks))))
@@ -215,9 +216,9 @@ def test_classes_of_documents_are_drawn_from_their_weights(clusters_plan):
     @jax.jit
     def draw(keys):
         one = jax.vmap(
-            lambda key: {site: block.draw(key, values, data, PLACES)[0][site] for site, block in blocks.items()}
+            lambda key: {site: block.draw(key, values, Data(data, PLACES))[0][site] for site, block in blocks.items()}
         )
-        return one(keys), blocks["c"].record(values, values, data, PLACES)
+        return one(keys), blocks["c"].record(values, values, Data(data, PLACES))
 
     draws, seen = jax.tree.map(lambda value: np.asarray(value, float), draw(jax.random.split(jax.random.key(1), DRAWS)))
     number = np.nan_to_num(stats.norm.logpdf(PLACES[:, None], AT["centre"], 0.7))

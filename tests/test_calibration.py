@@ -20,7 +20,7 @@ from topiczoo.inference import Trials
 from topiczoo.inference import simulation as trials
 from topiczoo.inference.kernels import sweep
 from topiczoo.inference.mcmc.augmented import AugmentedBlock
-from topiczoo.inference.mcmc.conjugate import Block
+from topiczoo.inference.mcmc.block import Block
 from topiczoo.inference.story.graph import StoryGraph
 
 SHAPE = Corpus.from_counts(
@@ -145,14 +145,14 @@ class PrintedOrder(Block):
     """Topics without the auxiliary variables of a probit response, then eta given those of the former topics."""
 
     def __init__(self, eta, topics):
-        super().__init__(None, eta.graph, [*topics.sites, *eta.sites])
+        super().__init__(eta.graph, [*topics.sites, *eta.sites])
         self.eta, self.topics = eta, topics
 
-    def draw(self, key, values, corpus, y):
+    def draw(self, key, values, data):
         keys = jax.random.split(key, 3)
-        older = self.eta.auxiliary(keys[0], 0, values, corpus, y)
-        moved, _ = self.topics.draw(keys[1], values, corpus, y)
-        conditional, unravel = self.eta.conditional(older, {**values, **moved}, corpus, y)
+        older = self.eta.auxiliary(keys[0], 0, values, data)
+        moved, _ = self.topics.draw(keys[1], values, data)
+        conditional, unravel = self.eta.conditional(older, {**values, **moved}, data)
         return {**moved, **unravel(conditional.sample(keys[2]))}, {}
 
 

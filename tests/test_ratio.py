@@ -20,8 +20,9 @@ from topiczoo.inference.kernels.gig import GeneralizedInverseGaussian
 from topiczoo.inference.mcmc import augmentation, ratio_tests
 from topiczoo.inference.mcmc import engine as gibbs_engine
 from topiczoo.inference.mcmc.augmented import AugmentedBlock
-from topiczoo.inference.mcmc.conjugate import BlockState, DirichletBlock, GaussianBlock, LabelBlock, ScaleBlock, few
-from topiczoo.inference.mcmc.engine import choose_blocks
+from topiczoo.inference.mcmc.block import few
+from topiczoo.inference.mcmc.conjugate import BlockState, DirichletBlock, GaussianBlock, LabelBlock, ScaleBlock
+from topiczoo.inference.mcmc.plan import choose_blocks
 from topiczoo.inference.mcmc.topics import CollapsedBlock, TopicBlock
 from topiczoo.inference.story.reading import read
 
@@ -200,12 +201,12 @@ def test_forms_that_a_block_does_not_serve_are_refused():
     corpus, y = stories.tiny()
     graph = read(odd, corpus, y, {})
     small = few(graph)
-    assert not DirichletBlock.recognise(graph, "share", small)
+    assert not DirichletBlock.recognise(graph, ["share"], small)
     assert GaussianBlock.recognise(graph, ["level"], small)
     assert not GaussianBlock.recognise(graph, ["bent"], small)
     assert not GaussianBlock.recognise(graph, ["level", "bent"], small)
-    assert not ScaleBlock.recognise(graph, "shape", small) and not ScaleBlock.recognise(graph, "both", small)
-    assert not LabelBlock.recognise(graph, "share") and not TopicBlock.records
+    assert not ScaleBlock.recognise(graph, ["shape"], small) and not ScaleBlock.recognise(graph, ["both"], small)
+    assert not LabelBlock.recognise(graph, ["share"], small) and not TopicBlock.records
 
 
 @pytest.mark.parametrize("story", [stories.centred, stories.total_only], ids=lambda s: s.__name__)

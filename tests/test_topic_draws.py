@@ -14,9 +14,10 @@ import pytest
 from topiczoo import inference
 from topiczoo.corpora import layouts
 from topiczoo.inference.kernels import sharding, sweep
-from topiczoo.inference.mcmc.engine import choose_blocks
+from topiczoo.inference.mcmc.plan import choose_blocks
 from topiczoo.inference.story.assignments import TopicAssignments
 from topiczoo.inference.story.reading import read
+from topiczoo.inference.story.tracing import Data
 
 FAR = 5.5
 NUM_DRAWS, WARM_UP = 500, 30
@@ -59,7 +60,7 @@ def test_topics_have_their_exact_law(monkeypatch, story, layout, collapse):
     @jax.jit
     def run(key, data, y):
         def step(values, key):
-            new, means = block.draw(key, values, data, y)
+            new, means = block.draw(key, values, Data(data, y))
             return values | new, (new["z"].document_topic, new.get("theta"), means.get("theta"))
 
         values = {

@@ -25,8 +25,8 @@ from scipy.special import logsumexp
 from topiczoo.corpora.layouts import distinct_pairs, documents
 
 from ..kernels.word_steps import e_step, first_gamma, pair_batches
-from ..mcmc.conjugate import LabelBlock
 from ..story.bound import BoundGraph
+from ..story.classes import is_class
 from ..story.graph import LABEL
 from ..story.tracing import ZbarHandler, run, total
 from .additive_site import dealt_counts, warmed_up
@@ -56,7 +56,7 @@ class LatentLabels:
         self.theta, self.topics, self.alpha = read_words(graph, settings, labels=True)
         above = sorted(graph.parents[LABEL])
         self.label = above[0]
-        if len(above) > 1 or not LabelBlock.recognise(graph, self.label):
+        if len(above) > 1 or not is_class(graph, self.label):
             refuse(graph, above[-1], "the label given to draw_words must be one categorical site of documents")
         self.readers = sorted(graph.children([self.label]))
         others = sorted(set(graph.latent) - {self.theta, self.label, *self.topics.names})

@@ -19,9 +19,10 @@ from jax.flatten_util import ravel_pytree
 from ..kernels.assignments import mean_topics
 from ..story.assignments import AssignmentHandler
 from ..story.bound import BoundGraph
-from ..story.tracing import ZbarHandler, base_distribution, run, total
+from ..story.tracing import Data, Values, ZbarHandler, base_distribution, run, total
 from .augmentation import AUGMENTED
-from .conjugate import MAX_GAUSSIAN, Block, Few
+from .block import Block, Few
+from .conjugate import MAX_GAUSSIAN
 
 
 class Auxiliary(NamedTuple):
@@ -35,9 +36,10 @@ class AugmentedBlock(Block):
     """Sites that are normal given auxiliary variables of priors or responses: one joint draw, or one a class."""
 
     label = "normal draw given auxiliary variables"
+    grouped = True
 
-    def __init__(self, model: Callable | None, graph: BoundGraph, sites: Sequence[str]) -> None:
-        super().__init__(model, graph, sites)
+    def __init__(self, graph: BoundGraph, sites: Sequence[str]) -> None:
+        super().__init__(graph, sites)
         children = graph.children(sites)
         self.augmented = {
             name: AUGMENTED[graph.family(name)] for name in sorted(children) if graph.family(name) in AUGMENTED
@@ -71,8 +73,8 @@ class AugmentedBlock(Block):
             a.shape == (3, *shape) and np.allclose(a, b, rtol=1e-4) for a, b in zip(here, there, strict=True)
         )
 
-    def auxiliary(self, key: jax.Array, column: Any, values: dict, corpus: Any, y: Any) -> Auxiliary:
-        trace = self._trace(values, corpus, y)
+    def auxiliary(self, key: jax.Array, column: Any, values: Values, data: Data) -> Auxiliary:
+        trace = self._trace(values, data)
         keys = jax.random.split(key, len(self.augmented))
         draws = {
             name: augmentation.draw(keys[i], base_distribution(trace[name]["fn"]), trace[name]["value"], column)
@@ -80,29 +82,27 @@ class AugmentedBlock(Block):
         }
         return Auxiliary(column, draws)
 
-    def log_auxiliary(self, auxiliary: Auxiliary, values: dict, corpus: Any, y: Any) -> jax.Array:
+    def log_auxiliary(self, auxiliary: Auxiliary, values: Values, data: Data) -> jax.Array:
         """log p(auxiliary | all values) up to terms of the auxiliary variables alone."""
-        trace, log_density = self._trace(values, corpus, y), jnp.zeros(())
+        trace, log_density = self._trace(values, data), jnp.zeros(())
         for name, augmentation in self.augmented.items():
             site, draw = trace[name], auxiliary.draws[name]
             terms = augmentation.log_auxiliary(draw, base_distribution(site["fn"]), site["value"], auxiliary.column)
             log_density += jnp.where(_counts(site["fn"], terms), terms, 0.0).sum()
         return log_density
 
-    def _trace(self, values: dict, corpus: Any, y: Any) -> dict:
-        return run(self.graph.story, corpus, y, values, AssignmentHandler(counted=False))
+    def _trace(self, values: Values, data: Data) -> dict:
+        return run(self.graph.story, *data, values, AssignmentHandler(counted=False))
 
-    def _part(self, values: dict, column: Any) -> dict[str, jax.Array]:
+    def _part(self, values: Values, column: Any) -> dict[str, jax.Array]:
         return {site: values[site][..., column] if self.classes else values[site] for site in self.sites}
 
-    def _whole(self, part: dict[str, jax.Array], values: dict, column: Any) -> dict[str, jax.Array]:
+    def _whole(self, part: dict[str, jax.Array], values: Values, column: Any) -> dict[str, jax.Array]:
         if not self.classes:
             return part
         return {site: values[site].at[..., column].set(part[site]) for site in self.sites}
 
-    def conditional(
-        self, auxiliary: Auxiliary, values: dict, corpus: Any, y: Any
-    ) -> tuple[dist.MultivariateNormal, Callable]:
+    def conditional(self, auxiliary: Auxiliary, values: Values, data: Data) -> tuple[dist.MultivariateNormal, Callable]:
         """The law of one column of the sites given the auxiliary variables."""
         column = auxiliary.column
         flat, unravel = ravel_pytree(self._part(values, column))
@@ -111,19 +111,19 @@ class AugmentedBlock(Block):
             return {**values, **self._whole(unravel(x), values, column)}
 
         def prior(x: jax.Array) -> jax.Array:
-            return total(self._trace(moved(x), corpus, y), self.others)
+            return total(self._trace(moved(x), data), self.others)
 
         def locations(x: jax.Array, names: Sequence[str]) -> dict[str, jax.Array]:
-            return self._locations(self._trace(moved(x), corpus, y), names, column)
+            return self._locations(self._trace(moved(x), data), names, column)
 
         origin, slope = jnp.zeros_like(flat), jax.grad(prior)
         gradient, precision = slope(origin), -jax.jacfwd(slope)(origin)
         direct = [name for name in self.augmented if self.direct and name in self.graph.response_sites]
         general = [name for name in self.augmented if name not in direct]
         at_origin, design = locations(origin, general), jax.jacfwd(locations)(origin, general)
-        for name, found in zip(direct, self._of_zbar(moved(origin), corpus, y, direct, column), strict=True):
+        for name, found in zip(direct, self._of_zbar(moved(origin), data, direct, column), strict=True):
             at_origin[name], design[name] = found
-        trace = self._trace(values, corpus, y)
+        trace = self._trace(values, data)
         for name, augmentation in self.augmented.items():
             fn, value = trace[name]["fn"], trace[name]["value"]
             linear, weight = augmentation.quadratic(auxiliary.draws[name], base_distribution(fn), value, column)
@@ -140,64 +140,65 @@ class AugmentedBlock(Block):
         found = {name: self.augmented[name].location(*_fn_and_value(trace[name])) for name in names}
         return {name: x[..., column] if self.augmented[name].columns else x for name, x in found.items()}
 
-    def _of_zbar(self, values: dict, corpus: Any, y: Any, names: Sequence[str], column: Any) -> list[tuple]:
+    def _of_zbar(self, values: Values, data: Data, names: Sequence[str], column: Any) -> list[tuple]:
         """The locations of responses at the given values and their slopes in the column of eta, [documents, topics]."""
         if not names:
             return []
-        zbar = mean_topics(values["z"], corpus)
+        zbar = mean_topics(values["z"], data.documents)
         predictor = zbar @ values[self.sites[0]]
 
         def locations(step: jax.Array) -> list[jax.Array]:
             at = predictor.at[..., column].add(step) if self.classes else predictor + step
-            trace = run(self.graph.story, corpus, y, values, ZbarHandler(zbar, [at]))
+            trace = run(self.graph.story, *data, values, ZbarHandler(zbar, [at]))
             return [self._locations(trace, [name], column)[name] for name in names]
 
         step = jnp.zeros(len(zbar))
         found, slopes = jax.jvp(locations, (step,), (jnp.ones_like(step),))
         return [(x, slope[:, None] * zbar) for x, slope in zip(found, slopes, strict=True)]
 
-    def draw(self, key: jax.Array, values: dict, corpus: Any, y: Any) -> tuple[dict, dict]:
+    def draw(self, key: jax.Array, values: Values, data: Data) -> tuple[dict, dict]:
         def one(column: Any, own: dict) -> dict:
             aside_key, draw_key = jax.random.split(jax.random.fold_in(key, column))
             now = {**values, **own}
-            auxiliary = self.auxiliary(aside_key, column, now, corpus, y)
-            conditional, unravel = self.conditional(auxiliary, now, corpus, y)
+            auxiliary = self.auxiliary(aside_key, column, now, data)
+            conditional, unravel = self.conditional(auxiliary, now, data)
             return self._whole(unravel(conditional.sample(draw_key)), now, column)
 
         own = {site: values[site] for site in self.sites}
         return (jax.lax.fori_loop(0, self.columns, one, own) if self.classes else one(0, own)), {}
 
-    def log_given(self, new: dict, auxiliary: Auxiliary, values: dict, corpus: Any, y: Any) -> jax.Array:
+    def log_given(self, new: Values, auxiliary: Auxiliary, values: Values, data: Data) -> jax.Array:
         """log p(the column of new | auxiliary, all other values)."""
-        conditional, _ = self.conditional(auxiliary, values, corpus, y)
+        conditional, _ = self.conditional(auxiliary, values, data)
         return conditional.log_prob(ravel_pytree(self._part(new, auxiliary.column))[0])
 
     @classmethod
-    def recognise(cls, graph: BoundGraph, sites: Sequence[str], few: Few) -> bool:
+    def recognise(cls, graph: BoundGraph, sites: Sequence[str], few: Few) -> Block | None:
         """Whether the block's law is the story's: by families, then by the ratio test on the few documents."""
         latent = [graph.latent[site] for site in sites]
         if any(site.document_axis is not None or site.discrete for site in latent) or graph.drives_words(sites):
-            return False
-        block = cls(None, graph, sites)
+            return None
+        block = cls(graph, sites)
         normal = dist.Normal | dist.MultivariateNormal
         if not block.augmented or not all(issubclass(graph.family(name), normal) for name in block.others):
-            return False
+            return None
         priors = {name: graph.latent[name].prior if name in graph.latent else None for name in block.augmented}
         if not all(augmentation.serves(priors[name]) for name, augmentation in block.augmented.items()):
-            return False
+            return None
         if block.classes and not all(site.shape[-1:] == (block.columns,) for site in latent):
-            return False
+            return None
         flat, _ = ravel_pytree(block._part(few.values, 0))
         if flat.size > MAX_GAUSSIAN or not block._has_a_location_each(few):
-            return False
+            return None
         found, expected = jax.jit(block._ratios)(few)
-        return np.allclose(found, expected, rtol=1e-3, atol=1e-3 * max(1.0, float(np.abs(expected).max())))
+        close = np.allclose(found, expected, rtol=1e-3, atol=1e-3 * max(1.0, float(np.abs(expected).max())))
+        return block if close else None
 
     def _has_a_location_each(self, few: Few) -> bool:
         """Whether each value has an x of its own; one that a plate repeats has not."""
 
         def shapes() -> tuple[dict, dict]:
-            trace = self._trace(few.values, few.corpus, few.y)
+            trace = self._trace(few.values, few.data)
             return self._locations(trace, list(self.augmented), 0), {n: trace[n]["value"] for n in self.augmented}
 
         found, values = jax.eval_shape(shapes)
@@ -205,28 +206,27 @@ class AugmentedBlock(Block):
 
     def _ratios(self, few: Few) -> tuple[jax.Array, jax.Array]:
         """Log ratios of the law at two places, by the block and by the story, for each column."""
-        data, parts = (few.corpus, few.y), sorted(self.graph.children(self.sites))
+        data, parts = few.data, sorted(self.graph.children(self.sites))
         rng, here = np.random.default_rng(1), few.values
         # far away: nearby a wrong precision can go unseen on three documents
         other = {site: jnp.asarray(rng.normal(0, 3.0, here[site].shape), jnp.float32) for site in self.sites}
 
         def of_column(column: jax.Array) -> tuple[jax.Array, jax.Array]:
             there = self.moved(here, other, column)
-            expected = total(self._trace(there, *data), parts) - total(self._trace(here, *data), parts)
-            return self.log_ratio(column, here, there, *data), expected
+            expected = total(self._trace(there, data), parts) - total(self._trace(here, data), parts)
+            return self.log_ratio(column, here, there, data), expected
 
         return jax.lax.map(of_column, jnp.arange(self.columns))
 
-    def moved(self, values: dict, other: dict, column: Any) -> dict:
+    def moved(self, values: Values, other: Values, column: Any) -> dict:
         """All values with one column of the sites as it is in others."""
         return {**values, **self._whole(self._part(other, column), values, column)}
 
-    def log_ratio(self, column: Any, here: dict, there: dict, corpus: Any, y: Any) -> jax.Array:
+    def log_ratio(self, column: Any, here: Values, there: Values, data: Data) -> jax.Array:
         """log of p(there | aside) p(aside | here) / p(here | aside) p(aside | there), which must be p(there) / p(here)."""
-        data = corpus, y
-        aside = self.auxiliary(jax.random.key(3), column, here, *data)
-        given = self.log_given(there, aside, here, *data) - self.log_given(here, aside, here, *data)
-        return given - self.log_auxiliary(aside, there, *data) + self.log_auxiliary(aside, here, *data)
+        aside = self.auxiliary(jax.random.key(3), column, here, data)
+        given = self.log_given(there, aside, here, data) - self.log_given(here, aside, here, data)
+        return given - self.log_auxiliary(aside, there, data) + self.log_auxiliary(aside, here, data)
 
 
 def _fn_and_value(site: dict) -> tuple[Any, Any]:

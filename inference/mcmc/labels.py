@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import cast
 
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import xlogy
+
+from topiczoo.corpora.layouts import Documents
 
 from ..kernels.assignments import Assignments, document_sums, mean_topics
 from ..kernels.sweep import FLOOR
 from ..story.bound import BoundGraph
 from ..story.classes import num_classes
 from ..story.graph import LABEL, THETA
-from ..story.tracing import ZbarHandler, by_document, concentration, run
+from ..story.tracing import Data, Values, ZbarHandler, by_document, concentration, run
 from .conjugate import LabelBlock, log_beta_function
 
 
@@ -30,23 +32,23 @@ class ClassBlock(LabelBlock):
 
     label = "class of a document, tried value by value"
 
-    def __init__(self, model: Callable | None, graph: BoundGraph, sites: Sequence[str], collapsed: bool) -> None:
-        super().__init__(model, graph, sites)
+    def __init__(self, graph: BoundGraph, sites: Sequence[str], collapsed: bool) -> None:
+        super().__init__(graph, sites)
         integrated = collapsed and bool(graph.parents[graph.theta] & set(sites))
         self.integrated_out: tuple[str, ...] = (graph.theta,) if integrated else ()
 
-    def logits(self, values: dict, corpus: Any, y: Any) -> jax.Array:
+    def logits(self, values: Values, data: Data) -> jax.Array:
         (site,), graph = self.sites, self.graph
         z: Assignments = values["z"]
-        zbar = mean_topics(z, corpus)
+        zbar = mean_topics(z, data.documents)
         children = sorted(graph.children(self.sites) - {*self.integrated_out})
         of_words, of_theta = (site in graph.parents.get(part, ()) for part in (LABEL, THETA))
 
         def terms(value: jax.Array) -> jax.Array:
             tried = {**values, site: jnp.full_like(values[site], value)}
             answer = ZbarHandler(zbar)
-            trace = run(graph.story, corpus, y, tried, answer)
-            total = jnp.zeros(corpus.num_documents)
+            trace = run(graph.story, *data, tried, answer)
+            total = jnp.zeros(data.documents.num_documents)
             for name in children:
                 total = total + by_document(trace[name], cast(int, graph.density_axis[name]))
             for name in self.integrated_out:
@@ -55,17 +57,17 @@ class ClassBlock(LabelBlock):
             if of_theta:
                 total = total + xlogy(z.document_topic, answer.theta).sum(-1)
             if of_words:
-                total = total + word_terms(z, corpus, answer.beta, answer.label)
+                total = total + word_terms(z, data.documents, answer.beta, answer.label)
             return total
 
         return jax.lax.map(terms, jnp.arange(num_classes(graph, site))).T  # [documents, values]
 
 
-def word_terms(z: Assignments, corpus: Any, beta: jax.Array, label: jax.Array) -> jax.Array:
+def word_terms(z: Assignments, documents: Documents, beta: jax.Array, label: jax.Array) -> jax.Array:
     """sum_n log beta_{label_d, z_dn, w_dn} of each document, [documents], in one pass over the tokens."""
     log_beta = jnp.log(jnp.maximum(beta, FLOOR))
 
     def of_tokens(document: jax.Array, term: jax.Array, topic: jax.Array) -> jax.Array:
         return log_beta.at[label[document], topic, term].get(mode="clip")
 
-    return document_sums(of_tokens, corpus.batches, z.topics, z.long)
+    return document_sums(of_tokens, documents.laid_out, z.topics, z.long)

@@ -26,11 +26,11 @@ from ..kernels.assignments import count
 from ..story.bound import BoundGraph, bind
 from ..story.classes import labels_of
 from ..story.reading import read
-from ..story.tracing import concentration, log_prob, run, traced
+from ..story.tracing import Data, concentration, log_prob, run, traced
 from ..story.validation import check_counts, check_seed
 from .augmented import AugmentedBlock
-from .conjugate import Block
-from .engine import Plan, choose_blocks
+from .block import Block
+from .plan import Plan, choose_blocks
 from .topics import CollapsedBlock, TopicBlock
 
 TOLERANCE = 2e-3  # of float32 sums of some hundred terms
@@ -76,11 +76,11 @@ def _shortened(corpus: Corpus, most: int) -> Corpus:
 class _Tester:
     def __init__(self, graph: BoundGraph, plan: Plan, seed: int) -> None:
         self.graph, self.plan = graph, plan
-        self.y = graph.response.on_device()
-        self.explicit = documents(graph.corpus, pairs=True, tokens=True)
-        self.documents = documents(graph.corpus, pairs=not graph.has_words, batches=graph.has_words)
+        y = graph.response.on_device()
+        self.explicit = Data(documents(graph.corpus, pairs=True, tokens=True), y)
+        self.data = Data(documents(graph.corpus, pairs=not graph.has_words, batches=graph.has_words), y)
         keys = jax.random.split(jax.random.key(seed), 2)
-        feasible = jax.jit(lambda key: self._sites(run(graph.story, self.explicit, self.y, {}, key=key)))
+        feasible = jax.jit(lambda key: self._sites(run(graph.story, *self.explicit, {}, key=key)))
         self.here, self.there = feasible(keys[0]), feasible(keys[1])
         self.joint, self.laid = jax.jit(self._joint), jax.jit(self._laid)
 
@@ -93,17 +93,16 @@ class _Tester:
 
         Differences are taken site by site: what has not moved then cancels exactly, however large it is.
         """
-        trace = run(self.graph.story, self.explicit, self.y, values)
+        trace = run(self.graph.story, *self.explicit, values)
         return jnp.stack([log_prob(site).sum() for site in trace.values() if site["type"] == "sample"])
 
     def _laid(self, values: dict) -> dict:
         """The same values with z laid out as the engine has it."""
         if not self.graph.has_words:
             return values
-        batches = self.documents.batches
-        assert batches is not None
+        batches = self.data.documents.laid_out
         topics = jnp.zeros(batches.terms.shape, jnp.int32).at[batches.positions()].set(values["z"])
-        graph, labels = self.graph, labels_of(self.graph, self.documents, self.y, values)
+        graph, labels = self.graph, labels_of(self.graph, *self.data, values)
         return {**values, "z": count(topics, batches, graph.num_topics, graph.corpus.num_terms, labels=labels)}
 
     def _row(self, label: str, sites: Any, errors: list[float], scale: float) -> dict:
@@ -118,7 +117,7 @@ class _Tester:
             return self._test_topics(block)
         if isinstance(block, AugmentedBlock):
             return self._test_augmented(block)
-        conditional = jax.jit(lambda new, values: block.log_conditional(new, values, self.documents, self.y))
+        conditional = jax.jit(lambda new, values: block.log_conditional(new, values, self.data))
         joint, errors, scale = self.joint, [], 0.0
         if out := getattr(block, "integrated_out", ()):
             marginal = self._marginal(out)
@@ -139,7 +138,7 @@ class _Tester:
         @jax.jit
         def compare(column: Any, values: dict, other: dict) -> tuple[jax.Array, jax.Array]:
             moved = block.moved(values, other, column)
-            found = block.log_ratio(column, self._laid(values), self._laid(moved), self.documents, self.y)
+            found = block.log_ratio(column, self._laid(values), self._laid(moved), self.data)
             return found, (self._joint(moved) - self._joint(values)).sum()
 
         errors, scale = [], 0.0
@@ -152,8 +151,8 @@ class _Tester:
 
     def _test_topics(self, block: TopicBlock | CollapsedBlock) -> dict:
         """Every token's topic: the joint is tried at each of the K topics."""
-        document, _ = map(np.asarray, self.explicit.tokens())
-        weights = jax.jit(lambda values, d, n: block.token_weights(values, self.documents, self.y, d, n))
+        document, _ = map(np.asarray, self.explicit.documents.tokens())
+        weights = jax.jit(lambda values, d, n: block.token_weights(values, self.data, d, n))
         num_topics = self.graph.num_topics
         assert num_topics is not None
         marginal = jax.jit(jax.vmap(self._marginal(block.sites), in_axes=(None, 0)))
@@ -174,8 +173,8 @@ class _Tester:
         def marginal(values: dict, z: jax.Array) -> jax.Array:
             values = {**values, "z": z}
             joint = self._joint(values)
-            trace = run(graph.story, self.explicit, self.y, values)
-            document, term = self.explicit.tokens()
+            trace = run(graph.story, *self.explicit, values)
+            document, term = self.explicit.documents.tokens()
             for site in sites:
                 if site == "z":
                     continue
@@ -199,7 +198,7 @@ class _Tester:
             free = {site: transform.inv(values[site]) for site, transform in transforms.items()}
             model = handlers.condition(self.plan.model(), given)
             jacobian = [t.log_abs_det_jacobian(free[site], values[site]).sum() for site, t in transforms.items()]
-            seen = -potential_energy(model, (self.documents, self.y), {}, free)
+            seen = -potential_energy(model, self.data, {}, free)
             return seen, jnp.append(self._joint(values), jnp.sum(jnp.stack(jacobian)))
 
         moved = {**self.here, **{site: self.there[site] for site in sites}}

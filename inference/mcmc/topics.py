@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +14,9 @@ from ..kernels.sweep import BatchSweep, Swept, categorical
 from ..story.assignments import AssignmentHandler
 from ..story.bound import BoundGraph
 from ..story.sweeping import StorySupervision, read_weights, sweep
-from ..story.tracing import concentration, run, total
-from .conjugate import Block, log_beta_function
+from ..story.tracing import Data, Values, concentration, run, total
+from .block import Block
+from .conjugate import log_beta_function
 
 RECORDED = ("lp", "usage", "moved", "proposed")  # by topic_statistics
 
@@ -28,51 +28,50 @@ class TopicBlock(Block):
 
     def __init__(
         self,
-        model: Callable | None,
         graph: BoundGraph,
         collapsed: bool,
         draw_theta: bool = True,
     ) -> None:
-        super().__init__(model, graph, ["z", graph.theta] if collapsed else ["z"])
+        super().__init__(graph, ["z", graph.theta] if collapsed else ["z"])
         self.collapsed, self.draw_theta, self.supervised = collapsed, draw_theta, bool(graph.response_sites)
         self.supervision = StorySupervision(graph) if self.supervised else None
         self.swept: Swept | None = None  # of this draw, where threads have made the sweep
         self.label = "topic sweep, theta integrated out" if collapsed else "topic sweep given theta"
 
-    def draw(self, key: jax.Array, values: dict, corpus: Any, y: Any) -> tuple[dict, dict]:
+    def draw(self, key: jax.Array, values: Values, data: Data) -> tuple[dict, dict]:
         sweep_key, theta_key = jax.random.split(key)
         z = sweep(
-            sweep_key, values["z"], self.graph, corpus, y, values,
+            sweep_key, values["z"], self.graph, *data, values,
             collapsed=self.collapsed, supervised=self.supervised, swept=self.swept,
         )  # fmt: skip
         if not self.collapsed:
             return {"z": z}, {}
-        trace = run(self.graph.story, corpus, y, {**values, "z": z}, AssignmentHandler(counted=False))
+        trace = run(self.graph.story, *data, {**values, "z": z}, AssignmentHandler(counted=False))
         posterior = z.document_topic + concentration(trace[self.graph.theta]["fn"])
         mean = posterior / posterior.sum(-1, keepdims=True)
         theta = dirichlet(theta_key, posterior) if self.draw_theta else mean
         return {"z": z, self.graph.theta: theta}, {self.graph.theta: mean}
 
-    def record(self, values: dict, before: dict, corpus: Any, y: Any) -> dict[str, jax.Array]:
-        return topic_statistics(self.graph, values, before["z"], corpus, y, self.collapsed)
+    def record(self, values: Values, before: Values, data: Data) -> dict[str, jax.Array]:
+        return topic_statistics(self.graph, values, before["z"], data, self.collapsed)
 
-    def token_weights(self, values: dict, corpus: Any, y: Any, document: int, n: int) -> jax.Array:
+    def token_weights(self, values: Values, data: Data, document: int, n: int) -> jax.Array:
         """log p(z_dn = k | the rest) up to a constant, [topics], for checking against the story."""
-        batches = corpus.batches
+        batches = data.documents.laid_out
         shard, batch, lane = jnp.unravel_index(batches.lane[document], batches.lengths.shape)
-        weights = read_weights(self.graph, corpus, y, values, self.collapsed)
+        weights = read_weights(self.graph, *data, values, self.collapsed)
         rows, lengths = batches.rows[shard, batch], batches.lengths[shard, batch]
-        walk = BatchSweep(self.supervision, self.collapsed, weights, (corpus, y, values), rows, lengths)
+        walk = BatchSweep(self.supervision, self.collapsed, weights, (*data, values), rows, lengths)
         place = batches.start[shard, batch] + n
         counts = jnp.where(lengths > 0, values["z"].document_topic[rows].T, 0.0)
         state = walk.move(walk.start(counts), values["z"].topics[shard, place], -(n < lengths).astype(jnp.float32))
-        terms = batches.terms[shard, place] + (0 if weights.labels is None else weights.first(rows))
+        terms = batches.terms[shard, place] + (0 if weights.labels is None else weights.labels.first[rows])
         words = jnp.log(walk.words(state, weights.term_topic[terms].T))
         return (words + walk.responses(state) if self.graph.response_sites else words)[:, lane]
 
 
 def topic_statistics(
-    graph: BoundGraph, values: dict, before: Assignments, corpus: Any, y: Any, collapsed: bool
+    graph: BoundGraph, values: Values, before: Assignments, data: Data, collapsed: bool
 ) -> dict[str, jax.Array]:
     """``lp``, the story's log joint density; ``usage``, the share of words in each topic; ``moved``, that of words that have
     just changed it, and ``proposed``, that of words to which the words alone would have given another: where a response
@@ -82,7 +81,7 @@ def topic_statistics(
     zero that it would drown the rest. int prod_k theta_k^n_k Dir(theta; alpha) = B(alpha + n) / B(alpha).
     """
     z: Assignments = values["z"]
-    trace = run(graph.story, corpus, y, values, AssignmentHandler(counted=False))
+    trace = run(graph.story, *data, values, AssignmentHandler(counted=False))
     in_topic = z.topic_term.sum(1) if z.topic_term.ndim == 2 else z.topic_term.sum((0, 2))
     usage = in_topic / jnp.maximum(z.topic_term.sum(), 1.0)
     integrated = {}
@@ -99,10 +98,10 @@ def topic_statistics(
         lp += xlogy(z.document_topic, trace["z"]["fn"].theta).sum()
     if graph.beta not in integrated:
         lp += xlogy(z.topic_term, trace["z"]["fn"].beta).sum()
-    moved = jnp.sum((corpus.batches.terms < corpus.num_terms) & (z.topics != before.topics))
-    if corpus.batches.long is not None:
-        moved += jnp.sum((corpus.batches.long.terms < corpus.num_terms) & (z.long != before.long))
-    moved /= jnp.maximum(corpus.lengths.sum(), 1)
+    moved = jnp.sum((data.documents.laid_out.terms < data.documents.num_terms) & (z.topics != before.topics))
+    if data.documents.laid_out.long is not None:
+        moved += jnp.sum((data.documents.laid_out.long.terms < data.documents.num_terms) & (z.long != before.long))
+    moved /= jnp.maximum(data.documents.lengths.sum(), 1)
     return {"lp": lp, "usage": usage, "moved": moved, "proposed": z.proposed}
 
 
@@ -116,18 +115,18 @@ class CollapsedBlock(Block):
     label = "fully collapsed sampler"
     recorded = RECORDED[:3]  # it proposes nothing
 
-    def __init__(self, model: Callable | None, graph: BoundGraph) -> None:
-        super().__init__(model, graph, ["z", graph.theta, graph.beta])
+    def __init__(self, graph: BoundGraph) -> None:
+        super().__init__(graph, ["z", graph.theta, graph.beta])
 
-    def record(self, values: dict, before: dict, corpus: Any, y: Any) -> dict[str, jax.Array]:
-        found = topic_statistics(self.graph, values, before["z"], corpus, y, collapsed=True)
+    def record(self, values: Values, before: Values, data: Data) -> dict[str, jax.Array]:
+        found = topic_statistics(self.graph, values, before["z"], data, collapsed=True)
         return {name: found[name] for name in self.recorded}
 
-    def _token(self, values: dict, corpus: Any, y: Any) -> Callable:
+    def _token(self, values: Values, data: Data) -> Callable:
         """Unnormalised log weights of a token's topics, as a function of the counts without it."""
         graph = self.graph
-        weights = read_weights(graph, corpus, y, values, collapsed=True)
-        trace = run(graph.story, corpus, y, values, AssignmentHandler(counted=False))
+        weights = read_weights(graph, *data, values, collapsed=True)
+        trace = run(graph.story, *data, values, AssignmentHandler(counted=False))
         gamma = jnp.broadcast_to(concentration(trace[graph.beta]["fn"]), values[graph.beta].shape)
         alpha = jnp.broadcast_to(weights.proportions, values[graph.theta].shape)
         total = gamma.sum(1)
@@ -142,15 +141,15 @@ class CollapsedBlock(Block):
             )
             if not graph.response_sites:
                 return log_weight
-            row, length = document[None], corpus.lengths[document][None]
-            walk = BatchSweep(StorySupervision(graph), True, weights, (corpus, y, values), row, length)
+            row, length = document[None], data.documents.lengths[document][None]
+            walk = BatchSweep(StorySupervision(graph), True, weights, (*data, values), row, length)
             return log_weight + walk.responses(walk.start(counts[:, None]))[:, 0]
 
         return log_weights
 
-    def draw(self, key: jax.Array, values: dict, corpus: Any, y: Any) -> tuple[dict, dict]:
-        graph, batches, z = self.graph, corpus.batches, values["z"]
-        log_weights = self._token(values, corpus, y)
+    def draw(self, key: jax.Array, values: Values, data: Data) -> tuple[dict, dict]:
+        graph, batches, z = self.graph, data.documents.laid_out, values["z"]
+        log_weights = self._token(values, data)
         num_shards, num_places, width = batches.terms.shape
         sweep_key, theta_key, beta_key = jax.random.split(key, 3)
         uniform = jax.random.uniform(sweep_key, batches.terms.shape)
@@ -176,7 +175,9 @@ class CollapsedBlock(Block):
                 )
 
             tables = move((document_topic, topic_term, topic), old, -step)
-            logits = log_weights(document, jnp.minimum(term, corpus.num_terms - 1), tables[0][document], *tables[1:])
+            logits = log_weights(
+                document, jnp.minimum(term, data.documents.num_terms - 1), tables[0][document], *tables[1:]
+            )
             weight = jnp.exp(logits - logits.max())
             new = categorical(weight[:, None], uniform[shard, place, lane][None])[0]
             new = jnp.where(step > 0, new, old)
@@ -184,7 +185,7 @@ class CollapsedBlock(Block):
 
         start = z.topics, z.document_topic, z.topic_term, z.topic_term.sum(1)
         topics, document_topic, topic_term, _ = jax.lax.fori_loop(0, num_shards * num_places * width, one_token, start)
-        trace = run(graph.story, corpus, y, values, AssignmentHandler(counted=False))
+        trace = run(graph.story, *data, values, AssignmentHandler(counted=False))
         theta, beta = (
             counts + concentration(trace[site]["fn"])
             for site, counts in ((graph.theta, document_topic), (graph.beta, topic_term))
@@ -200,12 +201,12 @@ class CollapsedBlock(Block):
         }
         return new, means
 
-    def token_weights(self, values: dict, corpus: Any, y: Any, document: int, n: int) -> jax.Array:
+    def token_weights(self, values: Values, data: Data, document: int, n: int) -> jax.Array:
         """log p(z_dn = k | the rest) up to a constant, [topics], for checking against the story."""
-        batches, z = corpus.batches, values["z"]
+        batches, z = data.documents.laid_out, values["z"]
         shard, batch, lane = jnp.unravel_index(batches.lane[document], batches.lengths.shape)
         place = batches.start[shard, batch] + n
         term, old = batches.terms[shard, place, lane], z.topics[shard, place, lane]
         topic_term = z.topic_term.at[old, term].add(-1.0)
         counts = z.document_topic.at[document, old].add(-1.0)[document]
-        return self._token(values, corpus, y)(jnp.asarray(document), term, counts, topic_term, topic_term.sum(1))
+        return self._token(values, data)(jnp.asarray(document), term, counts, topic_term, topic_term.sum(1))

@@ -25,7 +25,7 @@ from ..story.bound import BoundGraph
 from ..story.classes import is_class, num_classes
 from ..story.graph import THETA
 from ..story.sweeping import read_weights
-from ..story.tracing import ZbarHandler, run
+from ..story.tracing import Data, ZbarHandler, run
 from .fold_in import FoldIn
 from .responding import respond
 
@@ -78,8 +78,8 @@ class ClassPosterior:
             self.pairs = pair_batches(distinct_pairs(corpus.counts), *corpus.counts.shape)
             self._read: Any = jax.jit(self._weights_and_prior)
         else:
-            block = LabelBlock(None, self.graph, [site])
-            self._joint: Any = jax.jit(lambda corpus, values: block.logits(values, corpus, None))
+            block = LabelBlock(self.graph, [site])
+            self._joint: Any = jax.jit(lambda corpus, values: block.logits(values, Data(corpus, None)))
 
     def _values(self, values: dict, label: Any) -> dict:
         return {**values, self.site: jnp.full(len(self.lengths), label, jnp.int32)}

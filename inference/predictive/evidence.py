@@ -12,8 +12,8 @@ import numpy as np
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Documents
 
-from ..mcmc.conjugate import LabelBlock
 from ..posterior.posterior import Posterior
+from ..story.classes import is_class
 from ..story.sweeping import read_weights
 from ..story.tracing import ZbarHandler
 from ..story.validation import check_draws, check_seed
@@ -73,7 +73,7 @@ def label_evidence(fit: Posterior, corpus: Corpus, *, most_draws: int = 10) -> n
     graph = fold.graph
     if graph.has_words:
         return None
-    labels = [name for name in graph.latent if LabelBlock.recognise(graph, name)]
+    labels = [name for name in graph.latent if is_class(graph, name)]
     if len(labels) != 1:
         raise ValueError(f"The story {fit.story.name!r} has {len(labels)} labels a document; p(w_d) is known for one.")
     (site,) = labels
@@ -124,8 +124,7 @@ def token_topics(
         raise ValueError(f"In the story {fit.story.name!r} words have no topics of their own; use fit.transform.")
 
     known = known_words(fit, corpus)
-    assert fold.corpus.batches is not None
-    batches = fold.corpus.batches
+    batches = fold.corpus.laid_out
     small = np.min_scalar_type(fold.graph.num_topics)
     settings: dict[str, Any] = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn}
     topics = np.stack([batches.of_tokens(*part).astype(small) for part in fold.run(_token_topics, **settings)])

@@ -84,7 +84,7 @@ class FoldIn:
             )
         check_labels(self.graph)
         self.corpus = documents(known, pairs=not words, batches=words)
-        self.deepest = int(np.max(self.corpus.batches.depth)) if self.corpus.batches else 0
+        self.deepest = int(np.max(self.corpus.laid_out.depth)) if words else 0
         self.data = self.corpus, self.graph.response.on_device()
 
     def compiled(self, function: Callable, *fixed: Any) -> Callable:
@@ -140,7 +140,7 @@ class FoldIn:
         if self.corpus.batches is None:
             return None
         given = self.corpus, self.means(chain)
-        lanes = by_threads(self.compiled(FoldIn._in_lanes), self.corpus.batches, *given)
+        lanes = by_threads(self.compiled(FoldIn._in_lanes), self.corpus.laid_out, *given)
         return self.compiled(FoldIn._expected_counts)(lanes, *given)
 
     def expected_counts(self, corpus: Documents, values: dict) -> jax.Array:
@@ -151,17 +151,15 @@ class FoldIn:
         """Expected counts of topics given the words, in the lanes of the documents."""
         weights = read_weights(self.graph, corpus, None, values, collapsed=True)
         even = jnp.tile(corpus.lengths[:, None] / self.graph.num_topics, self.graph.num_topics)
-        assert corpus.batches is not None
-        return expected_counts(between, even, corpus.batches, weights, CENTRING, self.deepest)
+        return expected_counts(between, even, corpus.laid_out, weights, CENTRING, self.deepest)
 
     def _expected_counts(self, lanes: Any, corpus: Documents, values: dict) -> jax.Array:
         """The same, of each document."""
-        assert corpus.batches is not None
-        counts = by_document(lanes, corpus.batches)
-        if corpus.batches.long is None:
+        counts = by_document(lanes, corpus.laid_out)
+        if corpus.laid_out.long is None:
             return counts
         weights = read_weights(self.graph, corpus, None, values, collapsed=True)
-        return counts.at[corpus.batches.long.rows].set(expected_counts_of_long(corpus.batches, weights, CENTRING))
+        return counts.at[corpus.laid_out.long.rows].set(expected_counts_of_long(corpus.laid_out, weights, CENTRING))
 
     def expected_topics(self, corpus: Documents, values: dict) -> tuple[jax.Array, jax.Array]:
         """E[theta] and E[zbar] given the words, [documents, topics] each."""
@@ -173,10 +171,9 @@ class FoldIn:
     def topics(self, corpus: Documents, key: jax.Array, centre: jax.Array, values: dict, burn: int) -> Assignments:
         """A draw of all topics given the words: from the chain's centre, and after ``burn`` exact sweeps."""
         weights = read_weights(self.graph, corpus, None, values, collapsed=True)
-        assert corpus.batches is not None
         long_key, key = jax.random.split(key)
-        z = Assignments(*soft_sweeps(key, centre, corpus.batches, weights, burn, self.deepest))
-        if (long := corpus.batches.long) is None:
+        z = Assignments(*soft_sweeps(key, centre, corpus.laid_out, weights, burn, self.deepest))
+        if (long := corpus.laid_out.long) is None:
             return z
         topics, counts = jnp.zeros(long.terms.shape, jnp.int32), centre[long.rows]
         for turn in range(1 + burn):

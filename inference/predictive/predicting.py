@@ -20,7 +20,9 @@ from ..kernels.assignments import Labels
 from ..kernels.word_steps import fold_in
 from ..mcmc.conjugate import LabelBlock
 from ..posterior.posterior import Posterior
+from ..story.classes import is_class
 from ..story.sweeping import read_weights
+from ..story.tracing import Data
 from ..story.validation import check_draws, check_seed
 from .class_posterior import ClassPosterior, answers, label_above
 from .conformal import Calibration
@@ -322,6 +324,6 @@ def _shares(fold: FoldIn, burn: int, data: tuple, key: jax.Array, centre: Any, v
 def _label_probabilities(fold: FoldIn, corpus: Documents, values: dict) -> jax.Array:
     """One topic a document: the probabilities of each, [documents, topics]."""
     graph = fold.graph
-    (site,) = [name for name in graph.latent if LabelBlock.recognise(graph, name)]
+    (site,) = [name for name in graph.latent if is_class(graph, name)]
     values = {**values, site: jnp.zeros(corpus.num_documents, jnp.int32)}
-    return jax.nn.softmax(LabelBlock(None, graph, [site]).logits(values, corpus, None), -1)
+    return jax.nn.softmax(LabelBlock(graph, [site]).logits(values, Data(corpus, None)), -1)

@@ -36,7 +36,7 @@ class StorySupervision:
 
 
 def read_weights(
-    graph: BoundGraph, corpus: Documents, y: Any, values: dict, collapsed: bool, one_label: bool = False
+    graph: BoundGraph, corpus: Documents, y: Any, values: Values, collapsed: bool, one_label: bool = False
 ) -> Weights:
     """Run the story once to see what it gives to draw_words and what it multiplies zbar with.
 
@@ -66,7 +66,7 @@ def read_weights(
     return Weights(term_topic, proportions, tuple(answer.coefficients), labels)
 
 
-def given(key: jax.Array, graph: BoundGraph, corpus: Documents, y: Any, values: dict, collapsed: bool) -> Given:
+def given(key: jax.Array, graph: BoundGraph, corpus: Documents, y: Any, values: Values, collapsed: bool) -> Given:
     """What a sweep at these values is given."""
     weights = read_weights(graph, corpus, y, values, collapsed)
     others = {name: value for name, value in values.items() if name != "z"}
@@ -75,15 +75,14 @@ def given(key: jax.Array, graph: BoundGraph, corpus: Documents, y: Any, values: 
 
 
 def sweep(
-    key: jax.Array, z: Assignments, graph: BoundGraph, corpus: Documents, y: Any, values: dict,
+    key: jax.Array, z: Assignments, graph: BoundGraph, corpus: Documents, y: Any, values: Values,
     *, collapsed: bool, supervised: bool, swept: Swept | None = None,
 ) -> Assignments:  # fmt: skip
     """A new topic for every token of the corpus; those of the shards may have been drawn already, ``swept``.
 
     Assignments without a table of topics and terms stay without one.
     """
-    batches = corpus.batches
-    assert batches is not None
+    batches = corpus.laid_out
     told = given(key, graph, corpus, y, values, collapsed)
     supervision = StorySupervision(graph) if supervised else None
     if swept is None:

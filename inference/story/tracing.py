@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from platform import machine
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -148,6 +148,13 @@ class _Unlabelled(Messenger):
         if fn.support is not None and fn.support.is_discrete:
             value = jnp.where(jnp.isnan(value), 0, value).astype(jnp.int32)
         msg["value"] = value
+
+
+class Data(NamedTuple):
+    """Documents laid out, and their responses, as compiled code is given them and a story takes them."""
+
+    documents: Documents
+    y: Y
 
 
 class ZbarHandler(Messenger):
