@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from .em.engine import form_of
-from .em.expectations import Settings
+from .em.components import Settings
+from .em.model import EMModel
 from .marginal.guides import Guide
 from .marginal.model import Marginal
 from .mcmc.plan import choose_blocks
@@ -16,7 +16,7 @@ PLANS: dict[str, Callable[[BoundGraph], object]] = {
     "gibbs": choose_blocks,
     "nuts": lambda graph: Marginal(graph, nodes=1, average="density"),
     "svi": lambda graph: (Marginal(graph, nodes=1, average="log"), Guide(graph, "mean_field", 0)),
-    "vem": lambda graph: form_of(graph, Settings(), "parallel"),
+    "vem": lambda graph: EMModel(graph, Settings()),
 }
 
 

@@ -15,10 +15,9 @@ from scipy.stats import norm
 
 from topiczoo import diagnostics, inference
 from topiczoo.corpora import Corpus
-from topiczoo.inference.em import expectations
-from topiczoo.inference.em.expectations import Settings
-from topiczoo.inference.em.expectations_additive import Bags, additive_topics
-from topiczoo.inference.em.expectations_enumerated import Enumerated
+from topiczoo.inference.em.additive import additive_topics
+from topiczoo.inference.em.components import Settings
+from topiczoo.inference.em.model import EMModel
 from topiczoo.inference.kernels.additive import (
     WIDTH,
     JeffreysPenalty,
@@ -136,25 +135,25 @@ def test_steps_end_when_they_gain_too_little_or_are_enough():
 
 def test_classes_that_are_known_have_the_likelihood_of_their_counts():
     """naive Bayes with additive components: counts by class, the words' and the prior's part of the bound, and slopes."""
-    form = Bags(read(sage_nb, CORPUS[:30], Y[:30], {**GIVEN, **LAPLACE}), Settings())
+    model = EMModel(read(sage_nb, CORPUS[:30], Y[:30], {**GIVEN, **LAPLACE}), Settings())
     counts = np.stack([CORPUS.counts[:30].toarray()[Y[:30] == k].sum(0) for k in range(3)])
-    np.testing.assert_allclose(form.counts, counts)
-    assert form.site.start_variance == 10 and not form.afresh
-    state = form.start(np.random.default_rng(0))
+    np.testing.assert_allclose(model.classes.counts, counts)
+    assert model.classes.bags.start_variance == 10 and not model.afresh
+    state = model.start(np.random.default_rng(0))
     for _ in range(10):  # the way to 0 is long
-        state = form.maximise(state, False)
-    state = form.expect(state, False)
-    deviation = np.asarray(state.deviation["deviation"], float)
+        state = model.m_step(state, False)
+    state = model.e_step(state, False)
+    deviation = np.asarray(state.classes["deviation"], float)
     log_beta = log_softmax(COMMON + deviation, axis=1)
     words = (counts * log_beta).sum()
-    np.testing.assert_allclose(state.bound, words, rtol=1e-6)
+    np.testing.assert_allclose(state.local.bound.sum(), words, rtol=1e-6)
     prior = -np.abs(deviation).sum() / 0.5 - deviation.size * np.log(2 * 0.5)
-    np.testing.assert_allclose(form.bound(state), words + prior, rtol=1e-4)
+    np.testing.assert_allclose(model.bound(state), words + prior, rtol=1e-4)
     slope = counts - counts.sum(1, keepdims=True) * np.exp(log_beta)
     away = np.abs(deviation) > 0.1
     np.testing.assert_allclose(slope[away], np.sign(deviation[away]) / 0.5, atol=0.1)
     assert (np.abs(slope[~away]) < 2.1).all() and 10 < away.sum() < 170
-    assert set(form.marginals(state).point) == {"deviation"}
+    assert set(model.q(state)) == {"deviation"}
 
 
 @pytest.mark.parametrize("deviation", [0.01, 0.7, -3.0])
@@ -241,14 +240,14 @@ def test_documents_without_a_label_tell_more_of_the_words_of_labels(prior):
 
 def test_a_label_that_is_known_stays_and_others_follow_from_bayes_rule():
     codes = np.where(np.arange(len(Y)) < 6, (Y + 1) % 3, np.nan)  # wrong on purpose
-    form = Enumerated(read(sage_nb, CORPUS, codes, {**GIVEN, **LAPLACE}, latent_classes=True), Settings())
-    state = form.expect(form.start(np.random.default_rng(0)), fresh=True)
-    np.testing.assert_allclose(state.responsibilities[:, :6], np.eye(3)[:, codes[:6].astype(int)])
-    log_beta = log_softmax(COMMON + state.sites["deviation"]["deviation"], axis=1)
+    model = EMModel(read(sage_nb, CORPUS, codes, {**GIVEN, **LAPLACE}, latent_classes=True), Settings())
+    state = model.e_step(model.start(np.random.default_rng(0)), fresh=True)
+    np.testing.assert_allclose(state.local.shares[:, :6], np.eye(3)[:, codes[:6].astype(int)])
+    log_beta = log_softmax(COMMON + state.classes["deviation"]["deviation"], axis=1)
     joint = log_beta @ CORPUS.counts.T.toarray() - np.log(3)
-    np.testing.assert_allclose(state.responsibilities[:, 6:], softmax(joint[:, 6:], axis=0), atol=1e-4)
+    np.testing.assert_allclose(state.local.shares[:, 6:], softmax(joint[:, 6:], axis=0), atol=1e-4)
     expected = np.concatenate([joint[codes[:6].astype(int), np.arange(6)], logsumexp(joint[:, 6:], axis=0)])
-    np.testing.assert_allclose(state.bound, expected, rtol=1e-5)
+    np.testing.assert_allclose(state.local.bound, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -373,9 +372,8 @@ def story(corpus, *, make, prior=None, num_topics=2):
     draw_words(corpus, theta, jax.nn.softmax(make(deviation)))
 
 
-def test_an_edited_story_is_recognised_by_what_it_computes(monkeypatch):
+def test_an_edited_story_is_recognised_by_what_it_computes():
     """A constant added to all terms changes nothing; twice the deviation, or another prior, is another model."""
-    monkeypatch.setattr(expectations, "unserved", lambda graph, engines, why: ValueError(why))
 
     def site_of(**arguments):
         return additive_topics(read(story, CORPUS[:30], None, arguments), Settings())

@@ -29,6 +29,6 @@ def test_a_block_that_lacks_a_part_is_refused():
 
     with pytest.raises(TypeError, match="'Half' has no recognise of its own"):
         inference.register_block(Half)
-    with pytest.raises(TypeError, match="give a subclass of inference.Block"):
+    with pytest.raises(TypeError, match="give a subclass of"):
         inference.register_block(3)
     assert not inference.registered_blocks()

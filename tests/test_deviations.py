@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
+from types import SimpleNamespace
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,19 +10,20 @@ import numpyro
 import numpyro.distributions as dist
 from by_loops import expected_log, words_bound
 from scipy.special import logsumexp, softmax
-from scipy.stats import dirichlet, norm
+from scipy.stats import norm
 from test_facets import CORPUS, Y
 
-from topiczoo.inference.em.additive_site import AdditiveSite, Facet, warmed_up
-from topiczoo.inference.em.expectations import DirichletSite, Marginals, Settings, dirichlet_bound
-from topiczoo.inference.em.expectations_labels import LatentLabels
+from topiczoo.inference.em.additive import AdditiveSite, Facet
+from topiczoo.inference.em.components import Settings, State
+from topiczoo.inference.em.model import EMModel
+from topiczoo.inference.em.sites import DirichletSite
 from topiczoo.inference.kernels.additive import LaplacePenalty
+from topiczoo.inference.kernels.dirichlet import dirichlet_bound
 from topiczoo.inference.story.reading import read
 from topiczoo.models import draw_words
 
 # deviations of two topics and two labels as variational EM moves them, from counts of their sums
 
-BegunWords = namedtuple("BegunWords", ["topics", "counts"])
 SUMS = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])  # label and topic of each sum
 
 
@@ -55,7 +56,7 @@ def test_deviations_rest_where_the_slope_is_that_of_their_prior():
     (site, rest), scale = site_of(), 0.25
     state = {facet.name: np.zeros(facet.shape, np.float32) for facet in site.facets}
     for _ in range(15):
-        state = site.settle(counts.reshape(2, 2, 9), state)
+        state = site.converge(counts.reshape(2, 2, 9), state)
     found, log_beta = slopes(site, state, counts)
     zeros = 0
     for name, slope in found.items():
@@ -67,9 +68,8 @@ def test_deviations_rest_where_the_slope_is_that_of_their_prior():
     np.testing.assert_allclose(site.log_mean(state).reshape(4, 9), log_beta, atol=1e-5)
     total = sum(np.abs(value).sum() / scale + value.size * np.log(2 * scale) for value in state.values())
     np.testing.assert_allclose(site.bound(state), -total, rtol=1e-3)
-    marginals = Marginals()
-    site.put({**state, "topic": np.array([[5e-4, -2.0]])}, marginals)
-    np.testing.assert_array_equal(marginals.point["topic"], [[0, -2]])
+    q = site.q({**state, "topic": np.array([[5e-4, -2.0]])})
+    np.testing.assert_array_equal(q["topic"].v, [[0, -2]])
     np.testing.assert_allclose(
         np.exp(site.log_mean({name: 0 * value for name, value in state.items()}))[1, 0], np.exp(rest), rtol=1e-5
     )
@@ -99,15 +99,17 @@ def test_deviations_warm_up_under_the_normal_prior_before_the_interactions():
     site, _ = site_of(joint=True)
     start = site.start(np.random.default_rng(0), counts.reshape(2, 2, 9))
 
-    def expect(state, fresh):
+    def e_step(state, fresh):
         assert fresh and not state.topics["joint"].any()
         turns.append(state)
         return state
 
-    state = BegunWords(start, counts)
-    found = warmed_up(site, state, expect)
+    graph = SimpleNamespace(response_sites=())
+    model, state = SimpleNamespace(topics=site, e_step=e_step, graph=graph), State(start, None, counts=counts)
+    found = EMModel.warmed_up(model, state)
     assert len(turns) == 10 and found.topics["joint"].any()
-    assert warmed_up(DirichletSite("beta", counts, False), state, expect) is state
+    dirichlet_topics = SimpleNamespace(topics=DirichletSite("beta", counts, False), e_step=e_step, graph=graph)
+    assert EMModel.warmed_up(dirichlet_topics, state) is state
 
 
 # a latent label above the words
@@ -129,40 +131,40 @@ def of_places(corpus, y=None, *, num_topics=2):
 
 def test_the_e_and_m_steps_of_a_latent_label_are_those_of_loops():
     """q(label) by Bayes' rule with the bound of the words for p(w | label), counts weighted by it, a bound that is the sum
-    over labels; shares and centres where the slope of their log density is 0."""
+    over labels; shares by their expected counts, centres where the slope of their log density is 0."""
     corpus, rng = CORPUS[:20], np.random.default_rng(0)
     y = np.where(Y[:20] == 0, -1.0, 1.0) + 0.5 * rng.normal(size=20)
-    form = LatentLabels(read(of_places, corpus, y, {}), Settings(e_tolerance=0.0, e_iterations=60))
-    start = form.start(np.random.default_rng(0))
-    np.testing.assert_allclose(start.points["share"], [0.4, 0.6], rtol=1e-5)  # at the priors' means
-    points = {"share": np.array([0.3, 0.7], np.float32), "centre": np.array([-0.5, 0.9], np.float32)}
+    model = EMModel(read(of_places, corpus, y, {}), Settings(e_tolerance=0.0, e_iterations=300))
+    start = model.start(np.random.default_rng(0))
+    np.testing.assert_allclose(start.classes["centre"], 0, atol=1e-6)  # at the prior's mean
+    points = {"share": np.array([5.0, 9.0]), "centre": np.array([-0.5, 0.9], np.float32)}
     topics = start.topics + rng.gamma(0.5, 2.0, start.topics.shape)
-    state = form.expect(start._replace(topics=topics, points=points), True)
+    state = model.e_step(start._replace(topics=topics, classes=points), True)
     joint, counts = np.zeros((2, 20)), np.zeros((2, 2, 60))
     for j in range(2):
-        log_beta = form.topics.log_mean(topics)[j]
+        log_beta = model.topics.log_mean(topics)[j]
         for d, row in enumerate(corpus.counts.toarray()):
-            gamma, terms = np.asarray(state.gamma[j, d], float), np.repeat(np.arange(60), row)
+            gamma, terms = np.asarray(state.local.gamma[j, d], float), np.repeat(np.arange(60), row)
             phi = softmax(expected_log(gamma) + log_beta[:, terms].T, axis=1)
             np.testing.assert_allclose(gamma, 0.5 + phi.sum(0), rtol=0.02, atol=0.02)
             joint[j, d] = words_bound(phi, gamma, log_beta[:, terms].T, np.full(2, 0.5))
-            joint[j, d] += np.log(points["share"][j]) + norm.logpdf(y[d], points["centre"][j], 0.8)
-            np.add.at(counts[j].T, terms, state.shares[j, d] * phi)
-    np.testing.assert_allclose(state.shares, softmax(joint, axis=0), atol=2e-3)
-    np.testing.assert_allclose(state.bound, logsumexp(joint, axis=0), rtol=1e-5, atol=1e-3)
+            joint[j, d] += expected_log(points["share"])[j] + norm.logpdf(y[d], points["centre"][j], 0.8)
+            np.add.at(counts[j].T, terms, state.local.shares[j, d] * phi)
+    np.testing.assert_allclose(state.local.shares, softmax(joint, axis=0), atol=2e-3)
+    np.testing.assert_allclose(state.local.bound, logsumexp(joint, axis=0), rtol=1e-5, atol=1e-3)
     np.testing.assert_allclose(state.counts, counts, rtol=0.01, atol=0.01)
-    prior = dirichlet([2, 3]).logpdf(points["share"].astype(float)) + norm.logpdf(points["centre"], 0, 2).sum()
-    whole = state.bound.sum() + prior + dirichlet_bound(np.full(60, 0.4), topics).sum()
-    np.testing.assert_allclose(form.bound(state), whole, rtol=1e-5)
-    moved = form.maximise(state, True)
-    number = state.shares.sum(1)
-    np.testing.assert_allclose(moved.points["share"], (number + [1, 2]) / (20 + 3), rtol=2e-3)
+    prior = dirichlet_bound(np.array([2.0, 3.0]), points["share"]) + norm.logpdf(points["centre"], 0, 2).sum()
+    whole = state.local.bound.sum() + prior + dirichlet_bound(np.full(60, 0.4), topics).sum()
+    np.testing.assert_allclose(model.bound(state), whole, rtol=1e-5)
+    moved = model.m_step(state, True)
+    number = state.local.shares.sum(1)
+    np.testing.assert_allclose(moved.classes["share"], number + [2, 3], rtol=1e-4)
     np.testing.assert_allclose(
-        moved.points["centre"], state.shares @ y / 0.64 / (number / 0.64 + 0.25), rtol=5e-3, atol=2e-3
+        moved.classes["centre"], state.local.shares @ y / 0.64 / (number / 0.64 + 0.25), rtol=5e-3, atol=2e-3
     )
     np.testing.assert_allclose(moved.topics, state.counts + 0.4)
-    marginals = form.marginals(state)
-    mixed = (state.shares[..., None] * np.asarray(state.gamma)).sum(0)
-    np.testing.assert_allclose(marginals.dirichlet["theta"], mixed, rtol=1e-5)
-    np.testing.assert_array_equal(marginals.categorical["region"], state.shares.T)
-    np.testing.assert_array_equal(marginals.point["centre"], state.points["centre"])
+    q = model.q(state)
+    mixed = (state.local.shares[..., None] * np.asarray(state.local.gamma)).sum(0)
+    np.testing.assert_allclose(q["theta"].concentration, mixed, rtol=1e-5)
+    np.testing.assert_array_equal(q["region"].probs, state.local.shares.T)
+    np.testing.assert_array_equal(q["centre"].v, state.classes["centre"])

@@ -21,10 +21,9 @@ from topiczoo import diagnostics, inference
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 from topiczoo.inference import Fit
-from topiczoo.inference.em import expectations
-from topiczoo.inference.em.expectations import Settings
-from topiczoo.inference.em.expectations_additive import additive_topics
-from topiczoo.inference.em.expectations_words import Words
+from topiczoo.inference.em.additive import additive_topics
+from topiczoo.inference.em.components import Settings
+from topiczoo.inference.em.model import EMModel
 from topiczoo.inference.kernels.additive import LaplacePenalty, direction, newton
 from topiczoo.inference.marginal.model import Marginal
 from topiczoo.inference.predictive.class_posterior import ClassPosterior
@@ -200,19 +199,19 @@ def test_the_words_of_a_label_summed_out_are_the_sum_over_topics():
 
 def test_the_e_step_takes_each_documents_own_topics():
     corpus, y = CORPUS[:20], Y[:20]
-    form = Words(read(labelled, corpus, y, {}), Settings(e_tolerance=0.0, e_iterations=60))
-    start, rng = form.start(np.random.default_rng(0)), np.random.default_rng(1)
-    state = form.expect(start._replace(topics=start.topics + rng.gamma(0.5, 2.0, start.topics.shape)), True)
+    model = EMModel(read(labelled, corpus, y, {}), Settings(e_tolerance=0.0, e_iterations=60))
+    start, rng = model.start(np.random.default_rng(0)), np.random.default_rng(1)
+    state = model.e_step(start._replace(topics=start.topics + rng.gamma(0.5, 2.0, start.topics.shape)), True)
     counts = np.zeros((2, 2, 60))
     for d, row in enumerate(corpus.counts.toarray()):
-        gamma, terms = np.asarray(state.gamma[d], float), np.repeat(np.arange(60), row)
-        log_beta = form.topics.log_mean(state.topics)[y[d]][:, terms].T
+        gamma, terms = np.asarray(state.local.gamma[d], float), np.repeat(np.arange(60), row)
+        log_beta = model.topics.log_mean(state.topics)[y[d]][:, terms].T
         phi = softmax(expected_log(gamma) + log_beta, axis=1)
         np.testing.assert_allclose(gamma, 0.5 + phi.sum(0), rtol=0.02, atol=0.02)
-        np.testing.assert_allclose(state.bound[d], words_bound(phi, gamma, log_beta, np.full(2, 0.5)), rtol=1e-4)
+        np.testing.assert_allclose(state.local.bound[d], words_bound(phi, gamma, log_beta, np.full(2, 0.5)), rtol=1e-4)
         np.add.at(counts[y[d]].T, terms, phi)
     np.testing.assert_allclose(state.counts, counts, rtol=0.01, atol=0.01)
-    np.testing.assert_allclose(form.maximise(state, True).topics, state.counts + 1, rtol=1e-6)
+    np.testing.assert_allclose(model.m_step(state, True).topics, state.counts + 1, rtol=1e-6)
 
 
 @pytest.mark.slow
@@ -276,9 +275,8 @@ def add_up(corpus, y=None, *, make, num_topics=3):
     draw_words(corpus, theta, jax.nn.softmax(jnp.asarray(COMMON) + make(topic, other)), label=y)
 
 
-def test_an_edited_story_is_recognised_by_what_it_adds(monkeypatch):
+def test_an_edited_story_is_recognised_by_what_it_adds():
     """A facet may be in some sums only; a product of deviations is another model."""
-    monkeypatch.setattr(expectations, "unserved", lambda graph, engines, why: ValueError(why))
     only_second = lambda topic, other: topic + jnp.stack([0 * other[0], other[1]])[:, None]  # noqa: E731
     site = additive_topics(read(add_up, CORPUS[:60], Y[:60], {"make": only_second}), Settings())
     assert [facet.name for facet in site.facets] == ["other_deviation", "topic_deviation"]  # the fewer come first

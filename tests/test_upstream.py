@@ -10,15 +10,15 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from by_loops import expected_log, words_bound
+from by_loops import expected_log, log_polya, words_bound
 from scipy.special import gammaln, logsumexp, softmax
 from stories import naive_bayes
 
 from topiczoo import diagnostics, inference
 from topiczoo.corpora import Corpus
 from topiczoo.inference import Fit
-from topiczoo.inference.em.expectations import Settings
-from topiczoo.inference.em.expectations_words import Words
+from topiczoo.inference.em.components import Settings
+from topiczoo.inference.em.model import EMModel
 from topiczoo.inference.predictive.class_posterior import ClassPosterior
 from topiczoo.inference.predictive.fold_in import FoldIn
 from topiczoo.inference.story.reading import read
@@ -56,22 +56,24 @@ def test_a_class_says_which_topics_a_document_may_take_and_how_often_it_comes():
     """alpha of each document as its class has it, the classes' shares from their counts, and the bound of both."""
     corpus, y = planted(30)
     codes = np.searchsorted(NAMES, y)
-    form = Words(read(disclda, corpus, y, ARGUMENTS), Settings(e_iterations=3))
-    np.testing.assert_allclose(form.alpha, 0.3 * np.where(OWN[codes], 1, 1e-3), rtol=1e-5)
-    assert (form.topics.prior == np.float32(0.05)).all() and form.topics.prior.shape == (8, 40)
-    ((site, counted),) = form.counted
+    model = EMModel(read(disclda, corpus, y, ARGUMENTS), Settings(e_iterations=3))
+    np.testing.assert_allclose(model.words.alpha, 0.3 * np.where(OWN[codes], 1, 1e-3), rtol=1e-5)
+    assert (model.topics.prior == np.float32(0.05)).all() and model.topics.prior.shape == (8, 40)
+    ((site, counted),) = model.classes.counted
     assert site.name == "pi"
     np.testing.assert_allclose(counted, 1 + np.bincount(codes, minlength=3), rtol=1e-5)
-    state = form.expect(form.start(np.random.default_rng(0)), True)
-    found = form.bound(state) - state.bound.sum() - form.topics.bound(state.topics)
-    # E[log p(y | pi)] + E[log p(pi)] - E[log q(pi)]; what is left of it is the evidence of y, less the first term
-    np.testing.assert_allclose(found, site.bound(counted), rtol=1e-6)
-    np.testing.assert_allclose(form.marginals(state).dirichlet["pi"], counted)
-    log_beta = form.topics.log_mean(state.topics)
+    state = model.e_step(model.start(np.random.default_rng(0)), True)
+    found = model.bound(state) - state.local.bound.sum() - model.topics.bound(state.topics)
+    # E[log p(y | pi)] + E[log p(pi)] - E[log q(pi)], which at the posterior is the evidence of y
+    np.testing.assert_allclose(found, log_polya(np.bincount(codes, minlength=3), np.ones(3)), rtol=1e-5)
+    np.testing.assert_allclose(model.q(state)["pi"].concentration, counted)
+    log_beta = model.topics.log_mean(state.topics)
     row = corpus.counts.toarray()[4]
-    gamma, terms = np.asarray(state.gamma[4], float), np.repeat(np.arange(40), row)
+    gamma, terms = np.asarray(state.local.gamma[4], float), np.repeat(np.arange(40), row)
     phi = softmax(expected_log(gamma) + log_beta[:, terms].T, axis=1)
-    np.testing.assert_allclose(state.bound[4], words_bound(phi, gamma, log_beta[:, terms].T, form.alpha[4]), rtol=1e-4)
+    np.testing.assert_allclose(
+        state.local.bound[4], words_bound(phi, gamma, log_beta[:, terms].T, model.words.alpha[4]), rtol=1e-4
+    )
 
 
 @pytest.mark.slow

@@ -30,12 +30,11 @@ from scipy.stats import norm
 
 from topiczoo.corpora import Corpus, layouts
 from topiczoo.corpora.layouts import documents
-from topiczoo.inference.em import expectations_words
+from topiczoo.inference.em.components import Settings
 from topiczoo.inference.em.engine import fold_in, vem
-from topiczoo.inference.em.expectations import Settings, dirichlet_bound, fit_alpha
-from topiczoo.inference.em.expectations_enumerated import Enumerated
-from topiczoo.inference.em.expectations_normal import NormalWords, Tilt, expected_response, settle_tokens
-from topiczoo.inference.em.expectations_words import Words
+from topiczoo.inference.em.model import EMModel
+from topiczoo.inference.kernels.dirichlet import dirichlet_bound, fit_alpha
+from topiczoo.inference.kernels.token_steps import Tilt, coordinate_ascent, expected_response
 from topiczoo.inference.kernels.word_steps import e_step, pair_batches
 from topiczoo.inference.story.reading import read
 from topiczoo.models import draw_bags, lda, mixture, slda
@@ -44,9 +43,9 @@ STORY = {"num_topics": K, "alpha": ALPHA, "gamma": GAMMA}
 QUIET = {"progress_bar": False}
 
 
-def form_of(cls, story, y=None, corpus=CORPUS, *, settings=Settings(), **arguments):
-    """The engine's form, for looking at single steps."""
-    return cls(read(story, corpus, y, arguments), settings)
+def model_of(story, y=None, corpus=CORPUS, *, settings=Settings(), **arguments):
+    """The engine's model, for looking at single steps."""
+    return EMModel(read(story, corpus, y, arguments), settings)
 
 
 # words alone
@@ -54,54 +53,54 @@ def form_of(cls, story, y=None, corpus=CORPUS, *, settings=Settings(), **argumen
 
 @pytest.fixture(scope="module")
 def words():
-    """The form, its start, and its state after an E-step of seven steps."""
-    form = form_of(Words, lda, settings=Settings(e_tolerance=0.0, e_iterations=7, estimate_alpha=True), **STORY)
-    start = form.start(np.random.default_rng(0))
+    """The model, its start, and its state after an E-step of seven steps."""
+    model = model_of(lda, settings=Settings(e_tolerance=0.0, e_iterations=7, estimate_alpha=True), **STORY)
+    start = model.start(np.random.default_rng(0))
     start = start._replace(topics=start.topics * np.random.default_rng(1).gamma(0.5, 1.0, start.topics.shape) + 0.3)
-    return form, start, form.expect(start, True)
+    return model, start, model.e_step(start, True)
 
 
 def test_an_e_step_of_words_is_that_of_loops(words):
     """gamma after seven steps from the prior's shares, expected counts of terms, and each document's bound."""
-    form, start, state = words
+    model, start, state = words
     log_beta, counts = expected_log(start.topics), np.zeros((K, COUNTS.shape[1]))
     for d in range(len(COUNTS)):
         gamma = ALPHA * (1 + COUNTS[d].sum() / ALPHA.sum())
         for _ in range(7):
             gamma = ALPHA + phi_of(d, gamma, log_beta).sum(0)
-        np.testing.assert_allclose(state.gamma[d], gamma, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(state.local.gamma[d], gamma, rtol=1e-4, atol=1e-4)
         phi = phi_of(d, gamma, log_beta)
         for topics, term in zip(phi, terms_of(d), strict=True):
             counts[:, term] += topics
         bound = words_bound(phi, gamma, log_beta[:, terms_of(d)].T, ALPHA)
-        np.testing.assert_allclose(state.bound[d], bound, rtol=1e-5, atol=1e-4)
+        np.testing.assert_allclose(state.local.bound[d], bound, rtol=1e-5, atol=1e-4)
     np.testing.assert_allclose(state.counts, counts, rtol=1e-4, atol=1e-3)
-    whole = state.bound.sum() + dirichlet_bound(np.full(COUNTS.shape[1], GAMMA), start.topics).sum()
-    np.testing.assert_allclose(form.bound(state), whole, rtol=1e-9)
+    whole = state.local.bound.sum() + dirichlet_bound(np.full(COUNTS.shape[1], GAMMA), start.topics).sum()
+    np.testing.assert_allclose(model.bound(state), whole, rtol=1e-9)
 
 
 def test_an_m_step_of_words_gives_counts_to_topics_and_fits_alpha_once_they_have_settled(words):
-    form, _, state = words
-    fresh, settled = form.maximise(state, True), form.maximise(state, False)
+    model, _, state = words
+    fresh, settled = model.m_step(state, True), model.m_step(state, False)
     np.testing.assert_allclose(fresh.topics, state.counts + GAMMA)
     np.testing.assert_allclose(fresh.alpha, ALPHA, rtol=1e-6)
-    np.testing.assert_allclose(settled.alpha, fit_alpha(ALPHA, expected_log(np.asarray(state.gamma, float))))
-    marginals = form.marginals(state)
-    np.testing.assert_array_equal(marginals.dirichlet["theta"], state.gamma)
-    np.testing.assert_array_equal(marginals.dirichlet["beta"], state.topics)
+    np.testing.assert_allclose(settled.alpha, fit_alpha(ALPHA, expected_log(np.asarray(state.local.gamma, float))))
+    q = model.q(state)
+    np.testing.assert_array_equal(q["theta"].concentration, state.local.gamma)
+    np.testing.assert_array_equal(q["beta"].concentration, state.topics)
 
 
 def test_an_e_step_starts_afresh_or_where_the_last_one_ended(words):
     """Seven steps twice are fourteen; and documents rest as soon as they rise by less than the tolerance."""
-    form, start, state = words
+    model, start, state = words
     log_beta = jnp.asarray(expected_log(start.topics).T, jnp.float32)
     begin = jnp.asarray(ALPHA * (1 + COUNTS.sum(1)[:, None] / ALPHA.sum()), jnp.float32)
-    whole = e_step(form.pairs, log_beta, ALPHA, begin, (0.0, 14))
-    np.testing.assert_allclose(form.expect(state, False).gamma, whole.gamma, rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(form.expect(state, True).gamma, state.gamma, rtol=1e-6)
+    whole = e_step(model.words.pairs, log_beta, ALPHA, begin, (0.0, 14))
+    np.testing.assert_allclose(model.e_step(state, False).local.gamma, whole.gamma, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(model.e_step(state, True).local.gamma, state.local.gamma, rtol=1e-6)
     one, lazy = (
-        e_step(form.pairs, log_beta, ALPHA, begin, (0.0, 1)),
-        e_step(form.pairs, log_beta, ALPHA, begin, (9.0, 5)),
+        e_step(model.words.pairs, log_beta, ALPHA, begin, (0.0, 1)),
+        e_step(model.words.pairs, log_beta, ALPHA, begin, (9.0, 5)),
     )
     np.testing.assert_array_equal(lazy.gamma, one.gamma)
 
@@ -114,17 +113,17 @@ def test_documents_shared_out_to_threads_have_the_same_e_step(words, monkeypatch
     log_beta = jnp.asarray(expected_log(start.topics).T, jnp.float32)
     begin = jnp.asarray(ALPHA * (1 + COUNTS.sum(1)[:, None] / ALPHA.sum()), jnp.float32)
     found = e_step(shared, log_beta, ALPHA, begin, (0.0, 7))
-    np.testing.assert_allclose(found.gamma, state.gamma, rtol=1e-5)
-    np.testing.assert_allclose(found.bound, state.bound, rtol=1e-5)
+    np.testing.assert_allclose(found.gamma, state.local.gamma, rtol=1e-5)
+    np.testing.assert_allclose(found.bound, state.local.bound, rtol=1e-5)
     np.testing.assert_allclose(found.counts.T, state.counts, rtol=1e-4, atol=1e-4)
 
 
 def test_a_tilt_moves_phi_and_is_no_part_of_the_bound(words):
-    form, start, _ = words
+    model, start, _ = words
     rng, log_beta = np.random.default_rng(3), expected_log(start.topics)
     tilt = rng.normal(0, 2.0, (len(COUNTS), K))
     begin = jnp.asarray(ALPHA * (1 + COUNTS.sum(1)[:, None] / ALPHA.sum()), jnp.float32)
-    found = e_step(form.pairs, jnp.asarray(log_beta.T, jnp.float32), ALPHA, begin, (0.0, 300), tilt)
+    found = e_step(model.words.pairs, jnp.asarray(log_beta.T, jnp.float32), ALPHA, begin, (0.0, 300), tilt)
     counts = np.zeros_like(log_beta)
     for d in range(len(COUNTS)):
         gamma, terms = np.asarray(found.gamma[d], float), terms_of(d)
@@ -136,9 +135,9 @@ def test_a_tilt_moves_phi_and_is_no_part_of_the_bound(words):
 
 
 def test_of_one_topic_the_bound_is_the_exact_evidence():
-    form = form_of(Words, lda, num_topics=1, alpha=0.4, gamma=GAMMA)
-    state = form.expect(form.maximise(form.expect(form.start(np.random.default_rng(0)), True), True), True)
-    np.testing.assert_allclose(form.bound(state), log_polya(COUNTS.sum(0), GAMMA), rtol=1e-5)
+    model = model_of(lda, num_topics=1, alpha=0.4, gamma=GAMMA)
+    state = model.e_step(model.m_step(model.e_step(model.start(np.random.default_rng(0)), True), True), True)
+    np.testing.assert_allclose(model.bound(state), log_polya(COUNTS.sum(0), GAMMA), rtol=1e-5)
 
 
 TINY, TINY_Y = Corpus.from_counts(np.array([[2, 1, 0], [0, 1, 2]])), np.array([0.4, -1.0])
@@ -170,14 +169,14 @@ def test_the_bound_lies_below_the_exact_evidence():
 
 def test_the_bound_is_scikit_learns(words):
     decomposition = pytest.importorskip("sklearn.decomposition")
-    form = form_of(Words, lda, num_topics=K, alpha=0.1, gamma=0.05)
-    state = form.expect(form.start(np.random.default_rng(0)), True)
+    model = model_of(lda, num_topics=K, alpha=0.1, gamma=0.05)
+    state = model.e_step(model.start(np.random.default_rng(0)), True)
     peer = decomposition.LatentDirichletAllocation(K, doc_topic_prior=0.1, topic_word_prior=0.05, max_iter=1)
     peer.fit(COUNTS.astype(float))
     peer.components_ = state.topics
     peer.exp_dirichlet_component_ = np.exp(expected_log(state.topics))
-    same = peer._approx_bound(COUNTS.astype(float), np.asarray(state.gamma, float), sub_sampling=False)
-    np.testing.assert_allclose(form.bound(state), same, rtol=1e-6)
+    same = peer._approx_bound(COUNTS.astype(float), np.asarray(state.local.gamma, float), sub_sampling=False)
+    np.testing.assert_allclose(model.bound(state), same, rtol=1e-6)
 
 
 def test_fold_in_settles_at_the_fixed_point():
@@ -200,17 +199,17 @@ def test_fold_in_settles_at_the_fixed_point():
 
 @pytest.fixture(scope="module")
 def normal():
-    """The form under the story's priors after an E-step, and the phi of every document."""
-    form = form_of(NormalWords, slda, SOME_Y, settings=Settings(e_iterations=5), **STORY)
-    start = form.start(np.random.default_rng(0))
-    state = form.expect(start._replace(spread=0.6), True)
-    width = form.batches.rows.shape[-1]
+    """The model under the story's priors after an E-step, and the phi of every document."""
+    model = model_of(slda, SOME_Y, settings=Settings(e_iterations=5, order="sequential"), **STORY)
+    start = model.start(np.random.default_rng(0))
+    state = model.e_step(start._replace(response={**start.response, "sigma": jnp.float32(0.6)}), True)
+    width = model.words.batches.rows.shape[-1]
     phi = []
     for d in range(len(COUNTS)):
-        block, column = divmod(int(form.batches.lane[d]), width)
-        first = int(form.batches.start[0, block])
-        phi.append(np.asarray(state.phi, float)[first : first + int(COUNTS[d].sum()), :, column])
-    return form, state, phi
+        block, column = divmod(int(model.words.batches.lane[d]), width)
+        first = int(model.words.batches.start[0, block])
+        phi.append(np.asarray(state.local.phi, float)[first : first + int(COUNTS[d].sum()), :, column])
+    return model, state, phi
 
 
 def expected_normal(phi, eta, y, sigma):
@@ -220,22 +219,22 @@ def expected_normal(phi, eta, y, sigma):
 
 
 def test_a_documents_bound_with_a_normal_response_is_equation_2(normal):
-    form, state, phi = normal
-    log_beta = form.topics.log_mean(state.topics)
+    model, state, phi = normal
+    log_beta = model.topics.log_mean(state.topics)
     for d in FEW:
-        np.testing.assert_allclose(state.tokens[d], phi[d].sum(0), rtol=1e-4)
+        np.testing.assert_allclose(state.local.tokens[d], phi[d].sum(0), rtol=1e-4)
         bound = words_bound(phi[d], ALPHA + phi[d].sum(0), log_beta[:, terms_of(d)].T, ALPHA)
         if not np.isnan(SOME_Y[d]):
-            bound += expected_normal(phi[d], state.eta, SOME_Y[d], 0.6)
-        np.testing.assert_allclose(state.bound[d], bound, rtol=1e-4, atol=1e-4)
-    prior = norm.logpdf(state.eta, 0, 2).sum() + np.log(2) + norm.logpdf(0.6)
-    whole = state.bound.sum() + prior + dirichlet_bound(form.topics.prior, state.topics).sum()
-    np.testing.assert_allclose(form.bound(state), whole, rtol=1e-7)
+            bound += expected_normal(phi[d], np.asarray(state.response["eta"], float), SOME_Y[d], 0.6)
+        np.testing.assert_allclose(state.local.bound[d], bound, rtol=1e-4, atol=1e-4)
+    prior = norm.logpdf(np.asarray(state.response["eta"], float), 0, 2).sum() + np.log(2) + norm.logpdf(0.6)
+    whole = state.local.bound.sum() + prior + dirichlet_bound(model.topics.prior, state.topics).sum()
+    np.testing.assert_allclose(model.bound(state), whole, rtol=1e-7)
 
 
 def test_the_m_step_of_a_normal_response_solves_equations_8_10_and_11(normal):
-    form, state, phi = normal
-    after, labelled = form.maximise(state, True), np.flatnonzero(~np.isnan(SOME_Y))
+    model, state, phi = normal
+    after, labelled = model.m_step(state, True), np.flatnonzero(~np.isnan(SOME_Y))
     gram, moment, counts = np.eye(K) / 4, np.zeros(K), np.full((K, COUNTS.shape[1]), GAMMA)
     moments = {d: second_moment(phi[d]) for d in labelled}
     for d in range(len(COUNTS)):
@@ -245,22 +244,24 @@ def test_the_m_step_of_a_normal_response_solves_equations_8_10_and_11(normal):
         moment += SOME_Y[d] * phi[d].mean(0) / 0.6**2
     eta = np.linalg.solve(gram, moment)
     np.testing.assert_allclose(after.topics, counts, rtol=1e-3, atol=1e-3)
-    np.testing.assert_allclose(after.eta, eta, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(after.response["eta"], eta, rtol=1e-3, atol=1e-3)
     squares = sum(SOME_Y[d] ** 2 - 2 * SOME_Y[d] * eta @ phi[d].mean(0) + eta @ moments[d] @ eta for d in labelled)
 
     def slope(sigma):
         """Of -n log sigma - squares / (2 sigma^2) - sigma^2 / 2, the last by the prior of sigma."""
         return -len(labelled) / sigma + squares / sigma**3 - sigma
 
-    assert slope(after.spread * 0.999) > 0 > slope(after.spread * 1.001)
-    flat = form_of(NormalWords, slda, SOME_Y, settings=Settings("mle", "mle"), **STORY)
-    bare = flat.maximise(state, True)
+    assert slope(float(after.response["sigma"]) * 0.999) > 0 > slope(float(after.response["sigma"]) * 1.001)
+    flat = model_of(slda, SOME_Y, settings=Settings("mle", "mle", order="sequential"), **STORY)
+    bare = flat.m_step(state, True)
     np.testing.assert_allclose(bare.topics, counts - GAMMA, rtol=1e-3, atol=1e-3)
-    np.testing.assert_allclose(bare.eta, np.linalg.solve(gram - np.eye(K) / 4, moment), rtol=1e-3, atol=1e-3)
-    assert flat.bound(state) == pytest.approx(state.bound.sum())
-    marginals = form.marginals(after)
-    np.testing.assert_allclose(marginals.dirichlet["theta"], ALPHA + np.asarray(state.tokens), rtol=1e-5)
-    assert marginals.point["sigma"] == after.spread and (marginals.point["eta"] == after.eta).all()
+    np.testing.assert_allclose(
+        bare.response["eta"], np.linalg.solve(gram - np.eye(K) / 4, moment), rtol=1e-3, atol=1e-3
+    )
+    assert flat.bound(state) == pytest.approx(state.local.bound.sum())
+    q = model.q(after)
+    np.testing.assert_allclose(q["theta"].concentration, ALPHA + np.asarray(state.local.tokens), rtol=1e-5)
+    assert q["sigma"].v == float(after.response["sigma"]) and (q["eta"].v == after.response["eta"]).all()
 
 
 def test_equation_4_is_the_expectation_over_all_topics():
@@ -288,7 +289,7 @@ def test_equation_7_is_the_maximum_over_one_phi(sweeps):
     eta, y, sigma = np.array([-1.0, 0.5, 2.0]), 0.7, 0.4
     tilt = Tilt(*(jnp.asarray(part, jnp.float32) for part in (eta, [y], [sigma**-2])))
     arrays = (jnp.asarray(part, jnp.float32) for part in (log_beta.T, ALPHA[None], start.sum(0)[None]))
-    new, total, _ = settle_tokens(jnp.asarray(start, jnp.float32)[..., None], batches, *arrays, tilt, 0.0, sweeps)
+    new, total, _ = coordinate_ascent(jnp.asarray(start, jnp.float32)[..., None], batches, *arrays, tilt, 0.0, sweeps)
     phi, terms = np.asarray(new, float)[..., 0], np.asarray(batches.terms)[0, :, 0]
     gamma = ALPHA + (start.sum(0) if sweeps == 1 else np.asarray(total, float)[0])
 
@@ -306,39 +307,40 @@ def test_equation_7_is_the_maximum_over_one_phi(sweeps):
 def test_a_document_bound_lies_below_its_exact_evidence_under_given_topics():
     """And is equal to it where q is exact: of documents of one word whose proportions are known."""
     beta, eta = np.array([[0.5, 0.2, 0.3], [0.1, 0.3, 0.6]]), np.array([-1.0, 1.0])
-    flat = Settings("mle", "mle", e_tolerance=0.0)
-    form = form_of(NormalWords, slda, TINY_Y, TINY, settings=flat, num_topics=2, alpha=0.5)
-    state = form.expect(form.start(np.random.default_rng(0))._replace(topics=beta, spread=0.6), True)
+    flat = Settings("mle", "mle", e_tolerance=0.0, order="sequential", e_iterations=100)
+    at = {"eta": jnp.asarray(eta, jnp.float32), "sigma": jnp.float32(0.6)}
+    model = model_of(slda, TINY_Y, TINY, settings=flat, num_topics=2, alpha=0.5)
+    state = model.e_step(model.start(np.random.default_rng(0))._replace(topics=beta, response=at), True)
     exact = tiny_evidence(0.5, beta=beta, response=lambda d, zbar: norm.logpdf(TINY_Y[d], eta @ zbar, 0.6))
-    assert (exact - 1 < state.bound).all() and (state.bound < exact).all()
+    assert (exact - 1 < state.local.bound).all() and (state.local.bound < exact).all()
     single = Corpus.from_counts(np.eye(3, dtype=int)[[0, 2]])
-    form = form_of(NormalWords, slda, TINY_Y, single, settings=flat, num_topics=2, alpha=np.array([2e4, 6e4]))
-    state = form.expect(form.start(np.random.default_rng(0))._replace(topics=beta, spread=0.6), True)
+    model = model_of(slda, TINY_Y, single, settings=flat, num_topics=2, alpha=np.array([2e4, 6e4]))
+    state = model.e_step(model.start(np.random.default_rng(0))._replace(topics=beta, response=at), True)
     terms = np.log([[0.25], [0.75]]) + np.log(beta[:, [0, 2]]) + norm.logpdf(TINY_Y, eta[:, None], 0.6)
-    np.testing.assert_allclose(state.bound, logsumexp(terms, axis=0), atol=2e-3)
+    np.testing.assert_allclose(state.local.bound, logsumexp(terms, axis=0), atol=2e-3)
 
 
 # one topic a document
 
 
 def test_responsibilities_counts_and_the_bound_of_a_mixture_against_loops():
-    form = form_of(Enumerated, mixture, num_topics=K, alpha=ALPHA, gamma=GAMMA)
-    start = form.start(np.random.default_rng(0))
-    start = start._replace(sites={name: value * np.linspace(1, 3, value.size).reshape(value.shape)
-                                  for name, value in start.sites.items()})  # fmt: skip
-    state = form.expect(start, True)
-    joint = expected_log(start.sites["theta"])[:, None] + expected_log(start.sites["beta"]) @ COUNTS.T
-    np.testing.assert_allclose(state.bound, logsumexp(joint, axis=0), rtol=1e-5)
-    np.testing.assert_allclose(state.responsibilities, np.exp(joint - state.bound), atol=1e-4)
-    sites = form.maximise(state, True).sites
-    np.testing.assert_allclose(sites["theta"], ALPHA + state.responsibilities.sum(1), rtol=1e-4)
-    np.testing.assert_allclose(sites["beta"], GAMMA + state.responsibilities @ COUNTS, rtol=1e-4, atol=1e-4)
-    divergence = dirichlet_bound(ALPHA, start.sites["theta"])
-    divergence += dirichlet_bound(np.full(COUNTS.shape[1], GAMMA), start.sites["beta"]).sum()
-    np.testing.assert_allclose(form.bound(state), state.bound.sum() + divergence, rtol=1e-6)
-    marginals = form.marginals(state)
-    np.testing.assert_array_equal(marginals.categorical["z"], state.responsibilities.T)
-    assert marginals.dirichlet["beta"] is state.sites["beta"]
+    model = model_of(mixture, num_topics=K, alpha=ALPHA, gamma=GAMMA)
+    start = model.start(np.random.default_rng(0))
+    start = start._replace(classes={name: value * np.linspace(1, 3, value.size).reshape(value.shape)
+                                  for name, value in start.classes.items()})  # fmt: skip
+    state = model.e_step(start, True)
+    joint = expected_log(start.classes["theta"])[:, None] + expected_log(start.classes["beta"]) @ COUNTS.T
+    np.testing.assert_allclose(state.local.bound, logsumexp(joint, axis=0), rtol=1e-5)
+    np.testing.assert_allclose(state.local.shares, np.exp(joint - state.local.bound), atol=1e-4)
+    sites = model.m_step(state, True).classes
+    np.testing.assert_allclose(sites["theta"], ALPHA + state.local.shares.sum(1), rtol=1e-4)
+    np.testing.assert_allclose(sites["beta"], GAMMA + state.local.shares @ COUNTS, rtol=1e-4, atol=1e-4)
+    divergence = dirichlet_bound(ALPHA, start.classes["theta"])
+    divergence += dirichlet_bound(np.full(COUNTS.shape[1], GAMMA), start.classes["beta"]).sum()
+    np.testing.assert_allclose(model.bound(state), state.local.bound.sum() + divergence, rtol=1e-6)
+    q = model.q(state)
+    np.testing.assert_array_equal(q["z"].probs, state.local.shares.T)
+    assert q["beta"].concentration is state.classes["beta"]
 
 
 def naive_bayes(corpus, y=None):
@@ -402,15 +404,15 @@ def test_a_fit_repeats_itself_and_other_seeds_differ():
 
 
 def test_an_interrupted_fit_is_a_fit(monkeypatch):
-    calls, maximise = [], Words.maximise
+    calls, m_step = [], EMModel.m_step
 
     def interrupted(self, state, fresh):
         calls.append(state)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return maximise(self, state, fresh)
+        return m_step(self, state, fresh)
 
-    monkeypatch.setattr(expectations_words.Words, "maximise", interrupted)
+    monkeypatch.setattr(EMModel, "m_step", interrupted)
     fit = vem(lda, CORPUS, **STORY, num_draws=2, **QUIET)
     assert fit.info["interrupted"] and not fit.info["converged"] and len(fit.info["bound"]) == 3
     assert fit.draws["beta"].shape == (1, 2, K, COUNTS.shape[1])

@@ -28,11 +28,11 @@ from test_vem_stories import words
 
 from topiczoo import inference
 from topiczoo.corpora import Corpus
-from topiczoo.inference.em import expectations
-from topiczoo.inference.em.expectations import Settings, dirichlet_bound
-from topiczoo.inference.em.expectations_margin import NARROWER, WIDER, MarginWords
-from topiczoo.inference.em.expectations_margin_normal import MarginNormalWords
+from topiczoo.inference.em.components import Settings
+from topiczoo.inference.em.margins import NARROWER, WIDER
+from topiczoo.inference.em.model import EMModel
 from topiczoo.inference.em.support_vectors import LOOSE_GAP
+from topiczoo.inference.kernels.dirichlet import dirichlet_bound
 from topiczoo.inference.story.reading import read
 from topiczoo.models import OneAgainstAll, medlda
 
@@ -43,19 +43,29 @@ LABELLED = np.flatnonzero(~UNLABELLED)
 NU = 1.5  # deviation of the prior of coefficients
 
 
+def with_own(state, **parts):
+    """The state with parts of the response's own."""
+    return state._replace(response=state.response._replace(**parts))
+
+
 def hinge_of(scores, y, cost=4.0, weight=1.5):
     """The loss of Crammer & Singer, of scores [3]."""
     return weight * max(cost * (c != y) + scores[c] - scores[y] for c in range(3))
 
 
+def mean_topics_of(model, state):
+    """E[zbar], [D, K]."""
+    return model.words.mean_topics(state.local.gamma, state.alpha)
+
+
 class Case:
-    """A form for three classes, at coefficients and duals of one's own, after an E-step."""
+    """A model for three classes, at coefficients and duals of one's own, after an E-step."""
 
     def __init__(self, **settings):
         given = {"margin": "classes", "outputs": 3, "nu": NU, **STORY}
-        self.form = MarginWords(read(medlda, CORPUS, CLASSES, given), Settings(**settings))
+        self.model = EMModel(read(medlda, CORPUS, CLASSES, given), Settings(**settings))
         rng = np.random.default_rng(0)
-        self.start = self.form.start(rng)
+        self.start = self.model.start(rng)
         self.duals = np.zeros((len(Y), 3), np.float32)
         for d in LABELLED:
             multipliers = rng.dirichlet(np.ones(3)) * 1.5
@@ -64,7 +74,8 @@ class Case:
             self.duals[d, int(CLASSES[d])] = -multipliers.sum()
         topics = self.start.topics * rng.gamma(0.5, 1.0, self.start.topics.shape) + 0.3
         self.eta, self.log_beta = rng.normal(0, 3, (K, 3)), expected_log(topics)
-        self.begun = self.start._replace(topics=topics, coefficients=self.eta, duals=self.duals)
+        own = self.start.response._replace(coefficients=self.eta, duals=self.duals)
+        self.begun = self.start._replace(topics=topics, response=own)
 
     def pull(self, d):
         """Equation 21: what a word of the document gains in each topic."""
@@ -79,7 +90,7 @@ class Case:
 def free():
     """The paper's whole step."""
     case = Case(guarded=False, e_tolerance=0.0, e_iterations=300)
-    return case, case.form.expect(case.begun, fresh=True)
+    return case, case.model.e_step(case.begun, fresh=True)
 
 
 def test_the_tilt_is_equation_21_and_the_e_step_that_of_loops(free):
@@ -88,56 +99,59 @@ def test_the_tilt_is_equation_21_and_the_e_step_that_of_loops(free):
         gamma = ALPHA * (1 + COUNTS[d].sum() / ALPHA.sum())
         for _ in range(300):
             gamma = ALPHA + phi_of(d, gamma, case.log_beta, case.pull(d)).sum(0)
-        np.testing.assert_allclose(state.gamma[d], gamma, rtol=2e-2, atol=2e-2)
-        np.testing.assert_allclose(state.tilt[d], case.pull(d), rtol=1e-4, atol=1e-5)
-    assert np.abs(state.tilt).max() > 0.5 and (state.tilt[UNLABELLED] == 0).all()
+        np.testing.assert_allclose(state.local.gamma[d], gamma, rtol=2e-2, atol=2e-2)
+        np.testing.assert_allclose(state.response.tilt[d], case.pull(d), rtol=1e-4, atol=1e-5)
+    assert np.abs(state.response.tilt).max() > 0.5 and (state.response.tilt[UNLABELLED] == 0).all()
 
 
 def test_the_objective_of_a_margin_is_that_of_loops(free):
     """Words, topics, half the coefficients' squares over the prior's variances, and the losses of labelled documents."""
     case, state = free
     total = dirichlet_bound(np.full(COUNTS.shape[1], GAMMA), state.topics).sum() - (case.eta**2).sum() / (2 * NU**2)
-    losses = case.form.losses(state)
+    losses = case.model.response.losses(state)
     for d in range(len(Y)):
-        gamma = np.asarray(state.gamma[d], float)
-        phi = phi_of(d, gamma, case.log_beta, state.tilt[d])
+        gamma = np.asarray(state.local.gamma[d], float)
+        phi = phi_of(d, gamma, case.log_beta, state.response.tilt[d])
         bound = words_bound(phi, gamma, case.log_beta[:, terms_of(d)].T, ALPHA)
-        np.testing.assert_allclose(state.words[d], bound, rtol=2e-4, atol=5e-3)
+        np.testing.assert_allclose(state.local.bound[d], bound, rtol=2e-4, atol=5e-3)
         zbar = (gamma - ALPHA) / COUNTS[d].sum()
         loss = 0.0 if UNLABELLED[d] else hinge_of(zbar @ case.eta, int(CLASSES[d]))
         np.testing.assert_allclose(losses[d], loss, rtol=1e-3, atol=1e-3)
-        total += state.words[d] - losses[d]
-    np.testing.assert_allclose(case.form.bound(state), total, rtol=1e-6)
-    np.testing.assert_allclose(case.form.mean_topics(state).sum(1), 1, rtol=1e-3)
+        total += state.local.bound[d] - losses[d]
+    np.testing.assert_allclose(case.model.bound(state), total, rtol=1e-6)
+    np.testing.assert_allclose(mean_topics_of(case.model, state).sum(1), 1, rtol=1e-3)
 
 
 def test_the_m_step_of_a_margin_is_a_machine_on_the_labelled_documents(free):
     """Its objective is below that of other coefficients, and coefficients are what the duals pull: -V X'A."""
     case, state = free
-    moved = case.form.maximise(state, fresh=True)
-    x, targets = case.form.mean_topics(state)[LABELLED], CLASSES[LABELLED].astype(int)
+    moved = case.model.m_step(state, fresh=True)
+    x, targets = mean_topics_of(case.model, state)[LABELLED], CLASSES[LABELLED].astype(int)
 
     def primal(eta):
         return (eta**2).sum() / (2 * NU**2) + sum(hinge_of(row @ eta, y) for row, y in zip(x, targets, strict=True))
 
-    best, rng = primal(moved.coefficients), np.random.default_rng(1)
+    best, rng = primal(moved.response.coefficients), np.random.default_rng(1)
     for size in (0.3, 0.05):
-        assert min(primal(moved.coefficients + size * rng.normal(size=(K, 3))) for _ in range(20)) > best * (1 - 1e-3)
-    np.testing.assert_allclose(-(NU**2) * x.T @ moved.duals[LABELLED], moved.coefficients, atol=2e-3)
-    assert (moved.duals[UNLABELLED] == 0).all() and (moved.variance == NU**2).all()
+        assert min(primal(moved.response.coefficients + size * rng.normal(size=(K, 3))) for _ in range(20)) > best * (
+            1 - 1e-3
+        )
+    np.testing.assert_allclose(-(NU**2) * x.T @ moved.response.duals[LABELLED], moved.response.coefficients, atol=2e-3)
+    assert (moved.response.duals[UNLABELLED] == 0).all() and (moved.response.variance == NU**2).all()
     np.testing.assert_allclose(moved.topics, state.counts + GAMMA)
-    marginals = case.form.marginals(moved)
-    np.testing.assert_array_equal(marginals.normal["eta"][0], moved.coefficients)
-    np.testing.assert_array_equal(marginals.normal["eta"][1], NU**2)
-    np.testing.assert_array_equal(marginals.dirichlet["theta"], state.gamma)
-    told = case.form.report(moved)
-    held = np.abs(moved.duals[LABELLED]) > 1e-6
+    q = case.model.q(moved)
+    np.testing.assert_array_equal(q["eta"].loc, moved.response.coefficients)
+    np.testing.assert_allclose(q["eta"].scale, NU)
+    np.testing.assert_array_equal(q["theta"].concentration, state.local.gamma)
+    told = case.model.report(moved)
+    held = np.abs(moved.response.duals[LABELLED]) > 1e-6
     held[np.arange(len(LABELLED)), targets] = False
     assert told["support_vectors"] == held.sum() > 0
-    assert told["tilt"] == np.abs(case.form.tilt(moved)).max()
-    loose = MarginWords(case.form.graph, Settings(slack="one")).maximise(state, fresh=True)
+    assert told["tilt"] == np.abs(case.model.response.tilt(moved)).max()
+    loose = EMModel(case.model.graph, Settings(slack="one")).m_step(state, fresh=True)
     assert (
-        best <= primal(loose.coefficients) + 1e-3 * best and primal(loose.coefficients) < (1 + 1.1 * LOOSE_GAP) * best
+        best <= primal(loose.response.coefficients) + 1e-3 * best
+        and primal(loose.response.coefficients) < (1 + 1.1 * LOOSE_GAP) * best
     )
 
 
@@ -145,23 +159,30 @@ def test_guarded_documents_stay_where_a_step_does_not_serve_them(free):
     """A document's share is its part of the words' bound less its loss. From a settled state, with duals that pull much too
     far: who would lose stays, with a smaller step next time; who gains moves that part of the way that its step says."""
     case, _ = free
-    form = Case(guarded=True, e_tolerance=1e-6, e_iterations=50).form
+    model = Case(guarded=True, e_tolerance=1e-6, e_iterations=50).model
     duals = 8 * case.duals
-    settled = form.expect(case.begun._replace(duals=0 * duals), fresh=True)
+    settled = model.e_step(with_own(case.begun, duals=0 * duals), fresh=True)
     step = np.where(np.arange(len(Y)) % 2, 0.5, 1.0)
-    before = settled._replace(duals=duals, step=step)
-    after = form.expect(before, fresh=False)
-    target = form.tilt(before)
-    tried, _ = form.settled(before, settled.gamma, settled.tilt + step[:, None] * (target - settled.tilt), 50)
-    gain = (tried.words - form.losses(tried)) - (settled.words - form.losses(settled))
-    moved = after.step > step * NARROWER * 1.01
+    before = with_own(settled, duals=duals, step=step)
+    after = model.e_step(before, fresh=False)
+    target, old = model.response.tilt(before), settled.response.tilt
+    log_mean, tilt = model.topics.log_mean(before.topics), old + step[:, None] * (target - old)
+    tried = before._replace(local=model.words.e_step(log_mean, before.alpha, settled.local.gamma, tilt))
+    gain = (tried.local.bound - model.response.losses(tried)) - (settled.local.bound - model.response.losses(settled))
+    moved = after.response.step > step * NARROWER * 1.01
     sure = np.abs(gain) > 0.01
     np.testing.assert_array_equal(moved[sure], gain[sure] > 0)
     assert 3 < (moved & ~UNLABELLED).sum() < len(LABELLED) - 3
-    np.testing.assert_allclose(after.step, np.where(moved, np.minimum(1, WIDER * step), NARROWER * step))
-    np.testing.assert_allclose(after.tilt, np.where(moved[:, None], step[:, None] * target, 0), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(after.gamma, np.where(moved[:, None], tried.gamma, settled.gamma), rtol=1e-3, atol=1e-3)
-    np.testing.assert_allclose(after.words, np.where(moved, tried.words, settled.words), rtol=1e-3, atol=1e-2)
+    np.testing.assert_allclose(after.response.step, np.where(moved, np.minimum(1, WIDER * step), NARROWER * step))
+    np.testing.assert_allclose(
+        after.response.tilt, np.where(moved[:, None], step[:, None] * target, 0), rtol=1e-4, atol=1e-5
+    )
+    np.testing.assert_allclose(
+        after.local.gamma, np.where(moved[:, None], tried.local.gamma, settled.local.gamma), rtol=1e-3, atol=1e-3
+    )
+    np.testing.assert_allclose(
+        after.local.bound, np.where(moved, tried.local.bound, settled.local.bound), rtol=1e-3, atol=1e-2
+    )
     np.testing.assert_allclose(after.counts.sum(0), COUNTS.sum(0), rtol=1e-3)
 
 
@@ -169,21 +190,26 @@ def test_variances_of_a_laplace_prior_follow_the_coefficients():
     """V = nu sqrt(lambda^2 + V), from the prior's own 2 nu^2; at rest V solves that equation, and 0 never comes."""
     given = {"margin": "binary", "prior": "laplace", "nu": 0.3, **STORY}
     y = np.where(UNLABELLED, np.nan, Y > 0)
-    form = MarginWords(read(medlda, CORPUS, y, given), Settings())
-    state = form.expect(form.start(np.random.default_rng(0)), fresh=True)
-    np.testing.assert_allclose(state.variance, 2 * 0.3**2)
+    model = EMModel(read(medlda, CORPUS, y, given), Settings())
+    state = model.e_step(model.start(np.random.default_rng(0)), fresh=True)
+    np.testing.assert_allclose(state.response.variance, 2 * 0.3**2)
     coefficients = np.array([[0.0], [0.5], [-2.0]])
-    state = state._replace(coefficients=coefficients)
-    moved = form.maximise(state, fresh=True)
-    np.testing.assert_allclose(moved.variance, 0.3 * np.sqrt(coefficients**2 + 0.18), rtol=1e-6)
-    x = form.mean_topics(state)[LABELLED]
-    np.testing.assert_allclose(moved.coefficients, -moved.variance * (x.T @ moved.duals[LABELLED]), atol=1e-3)
+    state = with_own(state, coefficients=coefficients)
+    moved = model.m_step(state, fresh=True)
+    np.testing.assert_allclose(moved.response.variance, 0.3 * np.sqrt(coefficients**2 + 0.18), rtol=1e-6)
+    x = mean_topics_of(model, state)[LABELLED]
+    np.testing.assert_allclose(
+        moved.response.coefficients, -moved.response.variance * (x.T @ moved.response.duals[LABELLED]), atol=1e-3
+    )
     for _ in range(80):
-        moved = form.maximise(moved, fresh=True)
-    fixed = minimize_scalar(lambda v: (v - 0.3 * np.sqrt(moved.coefficients[2, 0] ** 2 + v)) ** 2, bounds=(0, 9)).x
-    np.testing.assert_allclose(moved.variance[2, 0], fixed, rtol=1e-3)
+        moved = model.m_step(moved, fresh=True)
+    fixed = minimize_scalar(
+        lambda v: (v - 0.3 * np.sqrt(moved.response.coefficients[2, 0] ** 2 + v)) ** 2, bounds=(0, 9)
+    ).x
+    np.testing.assert_allclose(moved.response.variance[2, 0], fixed, rtol=1e-3)
     assert (
-        form.maximise(state._replace(coefficients=0 * coefficients, variance=0 * coefficients), True).variance > 0
+        model.m_step(with_own(state, coefficients=0 * coefficients, variance=0 * coefficients), True).response.variance
+        > 0
     ).all()
 
 
@@ -192,51 +218,53 @@ def test_variances_of_a_laplace_prior_follow_the_coefficients():
 
 @pytest.fixture(scope="module")
 def both():
-    """The form, its state after an E-step, and after an M-step."""
+    """The model, its state after an E-step, and after an M-step."""
     given = {**STORY, "margin": "regression", "epsilon": 0.1, "nu": NU}
-    form = MarginNormalWords(read(medlda, CORPUS, np.where(UNLABELLED, np.nan, Y), given), Settings())
-    start = form.start(np.random.default_rng(0))
+    model = EMModel(read(medlda, CORPUS, np.where(UNLABELLED, np.nan, Y), given), Settings())
+    start = model.start(np.random.default_rng(0))
     start = start._replace(topics=start.topics * np.random.default_rng(1).gamma(0.5, 1.0, start.topics.shape) + 0.3)
-    state = form.expect(start, fresh=True)
-    return form, state, form.maximise(state, fresh=True)
+    state = model.e_step(start, fresh=True)
+    return model, state, model.m_step(state, fresh=True)
 
 
 def test_the_second_moments_beside_a_margin_are_those_of_loops(both):
     """E[A'A], the sum over labelled documents of E[zbar zbar'], pair of words by pair of words: equation 5.
 
     phi is what the last of the E-step's rounds had: it ends with gamma, whose tokens are its sums."""
-    form, state, _ = both
+    model, state, _ = both
     log_beta, tilt = expected_log(state.topics), None
-    new, mean_topics = form.first_gamma(state._replace(gamma=None), True), None
-    mean_topics = (np.asarray(new, float) - ALPHA) / COUNTS.sum(1)[:, None]
-    gamma = new
+    gamma = model.words.first_gamma(state.alpha)
+    mean_topics = (np.asarray(gamma, float) - ALPHA) / COUNTS.sum(1)[:, None]
     for _ in range(4):
-        tilt = form.tilt(state, mean_topics)
-        gamma = form.settled(state, gamma, tilt, 25)[0].gamma
+        tilt = model.response.tilt_at(state, mean_topics, model.response.noise(state))
+        gamma = model.words.e_step(model.topics.log_mean(state.topics), state.alpha, gamma, tilt, steps=5).gamma
         mean_topics = (mean_topics + (np.asarray(gamma, float) - ALPHA) / COUNTS.sum(1)[:, None]) / 2
-    np.testing.assert_allclose(state.gamma, gamma, rtol=1e-5)
+    np.testing.assert_allclose(state.local.gamma, gamma, rtol=1e-5)
     expected = np.zeros((K, K))
     for d in LABELLED:
         phi = phi_of(d, gamma[d], log_beta, tilt[d])
         expected += second_moment(phi)
-    np.testing.assert_allclose(state.gram, expected, rtol=5e-3, atol=1e-2)
-    np.testing.assert_allclose(state.gram.sum(), len(LABELLED), rtol=1e-3)  # zbar adds up to 1
+    np.testing.assert_allclose(state.statistics, expected, rtol=5e-3, atol=1e-2)
+    np.testing.assert_allclose(state.statistics.sum(), len(LABELLED), rtol=1e-3)  # zbar adds up to 1
 
 
 def test_the_tilt_of_a_normal_response_is_the_slope_of_its_expectation(both):
     """Equation 14, where all words of a document have the same phi, s: E[zz'] = (N - 1) / N ss' + diag(s) / N."""
-    form, _, state = both
-    noise, second = form._noise(state), state.covariance + np.outer(state.coefficients, state.coefficients)
-    assert noise == pytest.approx(state.spread**2, rel=1e-5)
+    model, _, state = both
+    noise, second = (
+        model.response.noise(state),
+        state.response.covariance + np.outer(state.response.coefficients, state.response.coefficients),
+    )
+    assert noise == pytest.approx(float(state.response.values["sigma"]) ** 2, rel=1e-5)
     mean_topics = np.random.default_rng(1).dirichlet(np.ones(K), len(Y))
-    tilt = form.tilt(state, mean_topics)
+    tilt = model.response.tilt_at(state, mean_topics, noise)
     for d in (1, 2, 9, 67):
         length = COUNTS[d].sum()
 
         def expected(s, d=d, length=length):
             outer = (length - 1) / length * jnp.outer(s, s) + jnp.diag(s) / length
-            squares = Y[d] ** 2 - 2 * Y[d] * state.coefficients @ s + (second * outer).sum()
-            return -squares / (2 * noise) - state.duals[d, 0] * state.coefficients @ s
+            squares = Y[d] ** 2 - 2 * Y[d] * state.response.coefficients @ s + (second * outer).sum()
+            return -squares / (2 * noise) - state.response.duals[d, 0] * state.response.coefficients @ s
 
         slope = jax.grad(expected)(jnp.asarray(mean_topics[d])) / length
         np.testing.assert_allclose(tilt[d], slope, rtol=2e-3, atol=1e-4)
@@ -244,42 +272,46 @@ def test_the_tilt_of_a_normal_response_is_the_slope_of_its_expectation(both):
 
 
 def test_the_objective_beside_a_normal_response_is_that_of_loops_and_its_m_step_the_best(both):
-    form, before, after = both
-    x, y = form.mean_topics(before)[LABELLED], Y[LABELLED]
+    model, before, after = both
+    sigma_before, sigma_after = (float(state.response.values["sigma"]) for state in (before, after))
+    x, y = mean_topics_of(model, before)[LABELLED], Y[LABELLED]
 
     def objective(mean, covariance, sigma):
         """-KL(q(eta) | N(0, nu^2)) + E[log N(y; eta . zbar, sigma^2)] - losses."""
         second = covariance + np.outer(mean, mean)
-        squares = y @ y - 2 * y @ (x @ mean) + (before.gram * second).sum()
+        squares = y @ y - 2 * y @ (x @ mean) + (before.statistics * second).sum()
         value = -0.5 * (np.trace(second) / NU**2 - K - np.linalg.slogdet(covariance / NU**2)[1])
         value -= 0.5 * len(y) * np.log(2 * np.pi * sigma**2) + squares / (2 * sigma**2)
         return value - 1.5 * np.maximum(0, np.abs(x @ mean - y) - 0.1).sum()
 
-    found = form.bound(after) - after.words.sum() - dirichlet_bound(form.topics.prior, after.topics).sum()
-    half_normal = np.log(2) - 0.5 * np.log(2 * np.pi) - after.spread**2 / 2
-    expected = objective(after.coefficients, after.covariance, after.spread) + half_normal
+    found = model.bound(after) - after.local.bound.sum() - dirichlet_bound(model.topics.prior, after.topics).sum()
+    half_normal = np.log(2) - 0.5 * np.log(2 * np.pi) - sigma_after**2 / 2
+    expected = objective(after.response.coefficients, after.response.covariance, sigma_after) + half_normal
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-2)
     # coefficients and their covariance are the best for the sigma of before, sigma for them
-    best, rng = objective(after.coefficients, after.covariance, before.spread), np.random.default_rng(2)
+    best, rng = (
+        objective(after.response.coefficients, after.response.covariance, sigma_before),
+        np.random.default_rng(2),
+    )
     for size in (0.3, 0.05):
         for _ in range(10):
-            other = after.coefficients + size * rng.normal(size=K)
-            assert objective(other, after.covariance, before.spread) < best + 2e-3
+            other = after.response.coefficients + size * rng.normal(size=K)
+            assert objective(other, after.response.covariance, sigma_before) < best + 2e-3
     np.testing.assert_allclose(
-        after.covariance, np.linalg.inv(np.eye(K) / NU**2 + before.gram / before.spread**2), rtol=1e-3
+        after.response.covariance, np.linalg.inv(np.eye(K) / NU**2 + before.statistics / sigma_before**2), rtol=1e-3
     )
 
     def of_sigma(sigma):
-        return objective(after.coefficients, after.covariance, sigma) - sigma**2 / 2
+        return objective(after.response.coefficients, after.response.covariance, sigma) - sigma**2 / 2
 
-    assert of_sigma(after.spread) > max(of_sigma(1.01 * after.spread), of_sigma(0.99 * after.spread))
-    marginals = form.marginals(after)
-    np.testing.assert_array_equal(marginals.normal["eta"][1], after.covariance)
-    assert set(marginals.point) == {"sigma"} and marginals.point["sigma"] == after.spread
+    assert of_sigma(sigma_after) > max(of_sigma(1.01 * sigma_after), of_sigma(0.99 * sigma_after))
+    q = model.q(after)
+    np.testing.assert_allclose(q["eta"].covariance_matrix, after.response.covariance, rtol=1e-4, atol=1e-7)
+    assert set(q) == {"theta", "beta", "eta", "sigma"} and q["sigma"].v == np.float32(sigma_after)
     np.testing.assert_allclose(after.topics, before.counts + GAMMA)
-    assert (after.duals[UNLABELLED] == 0).all()
-    held = form.report(after)["support_vectors"]
-    assert held == (np.abs(after.duals[LABELLED]) > 1.5e-6).sum()
+    assert (after.response.duals[UNLABELLED] == 0).all()
+    held = model.report(after)["support_vectors"]
+    assert held == (np.abs(after.response.duals[LABELLED]) > 1.5e-6).sum()
 
 
 # where it starts, and whole fits
@@ -291,12 +323,12 @@ def test_topics_start_at_their_class_where_classes_differ_by_little():
     shares = np.exp(common + np.outer(y - 0.5, tilt))
     corpus = Corpus.from_counts(np.stack([rng.multinomial(100, share / share.sum()) for share in shares]))
     story = {"margin": "binary", **ARGUMENTS, "num_topics": 6}
-    start = MarginWords(read(medlda, corpus, y, story), Settings()).start(rng)
+    start = EMModel(read(medlda, corpus, y, story), Settings()).start(rng)
     logs = np.log(start.topics / start.topics.sum(1, keepdims=True))
     for k in (1, 3, 5):
         assert np.corrcoef(logs[k] - logs[k - 1], tilt)[0, 1] > 0.8
     assert np.abs(logs[1] - logs[3]).max() > 0.01  # and topics of one class differ
-    assert not start.coefficients.any() and not start.duals.any() and (start.step == 1).all()
+    assert not start.response.coefficients.any() and not start.response.duals.any() and (start.response.step == 1).all()
 
 
 @pytest.mark.slow
@@ -354,9 +386,8 @@ def test_a_grid_that_is_none_is_refused():
 
 
 def test_what_is_not_served_is_named(monkeypatch):
-    monkeypatch.setattr(expectations, "unserved", lambda graph, engines, why: ValueError(why))
     corpus, y = planted("binary", 12)
-    with pytest.raises(ValueError, match="its prior is Laplace where a Normal is needed"):
+    with pytest.raises(ValueError, match="beside a normal response it needs a normal prior"):
         inference.vem(
             medlda, corpus, np.linspace(-1, 1, 12), margin="regression", prior="laplace", nu=1.0, num_topics=2
         )

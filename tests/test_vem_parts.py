@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 from scipy import special as scipy_special
 from scipy import stats
@@ -15,20 +17,20 @@ from scipy.sparse import csr_array
 
 from topiczoo.corpora import Corpus
 from topiczoo.inference.em import engine as vem_engine
-from topiczoo.inference.em.additive_site import counts_of, dealt_counts
-from topiczoo.inference.em.engine import FRESH, _ascend, _draw, _finite
-from topiczoo.inference.em.expectations import (
+from topiczoo.inference.em import loop
+from topiczoo.inference.em.classes import impossible
+from topiczoo.inference.em.components import Settings
+from topiczoo.inference.em.loop import FRESH, ascend, draw, finite_bound
+from topiczoo.inference.em.sites import DirichletSite
+from topiczoo.inference.em.starts import coefficients_by_response, counts_of, dealt_counts, topics_by_response
+from topiczoo.inference.kernels import special
+from topiczoo.inference.kernels.dirichlet import (
     SMALLEST_ALPHA,
-    DirichletSite,
-    Marginals,
     dirichlet_bound,
     expected_log,
     fit_alpha,
-    impossible,
     log_normaliser,
 )
-from topiczoo.inference.em.starts import coefficients_by_response, topics_by_response
-from topiczoo.inference.kernels import special
 from topiczoo.inference.kernels.word_steps import first_gamma
 
 NOBODY = SimpleNamespace(story=SimpleNamespace(name="nobody"), response_sites=())
@@ -67,20 +69,18 @@ def test_dirichlet_algebra_against_integrals_of_a_beta():
 def test_a_dirichlet_site_of_each_kind():
     prior, counts = np.full((2, 3), 0.4), np.array([[5.0, 0.0, 2.0], [1.0, 1.0, 0.0]])
     site, estimate = DirichletSite("beta", prior, False), DirichletSite("beta", prior, True)
-    state, shares = site.update(counts), counts / counts.sum(1, keepdims=True)
+    state, shares = site.m_step(counts), counts / counts.sum(1, keepdims=True)
     np.testing.assert_allclose(state, counts + 0.4)
     np.testing.assert_allclose(site.log_mean(state), expected_log(counts + 0.4))
     np.testing.assert_allclose(site.bound(state), dirichlet_bound(prior, counts + 0.4).sum())
     np.testing.assert_allclose(site.point(state), np.exp(expected_log(counts + 0.4)), rtol=1e-5)
-    found = estimate.update(counts)
+    found = estimate.m_step(counts)
     np.testing.assert_allclose(np.exp(estimate.log_mean(found)), shares, atol=1e-12)
     assert estimate.bound(found) == 0 and np.isfinite(estimate.log_mean(found)).all()
     assert (estimate.point(found) > 0).all()
-    for each, value, kind, expected in ((site, state, "dirichlet", state), (estimate, found, "point", shares)):
-        marginals = Marginals()
-        each.put(value, marginals)
-        np.testing.assert_allclose(getattr(marginals, kind)["beta"], expected, atol=1e-12)
-        assert sum(map(len, (marginals.dirichlet, marginals.point, marginals.categorical, marginals.normal))) == 1
+    assert set(site.q(state)) == set(estimate.q(found)) == {"beta"}
+    np.testing.assert_allclose(site.q(state)["beta"].concentration, state, atol=1e-12)
+    np.testing.assert_allclose(estimate.q(found)["beta"].v, shares, atol=1e-12)
     # noise of 10% on counts of one: 20,000 of them have means within 5 standard errors (once in a million)
     noise = DirichletSite("beta", np.ones((2, 10_000)), False).start(np.random.default_rng(0), 3.0) - 3
     assert abs(noise.mean() - 1) < 5 * 0.1 / np.sqrt(20_000) and abs(noise.std() - 0.1) < 0.005
@@ -116,11 +116,12 @@ def test_draws_have_the_laws_that_were_found():
     shares = np.array([[0.2, 0.5, 0.3], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
     mean, variance = np.array([[1.0, -2.0], [0.5, 3.0]]), np.array([[4.0, 0.25], [0.01, 9.0]])
     covariance = np.array([[2.0, -0.9], [-0.9, 0.5]])
-    marginals = Marginals(
-        {"theta": concentration}, {"z": shares}, {"sigma": np.array(0.7)},
-        {"eta": (mean, variance), "zeta": (np.array([1.0, 2.0]), covariance)},
-    )  # fmt: skip
-    found = _draw(marginals, rng, number)
+    q = {
+        "theta": dist.Dirichlet(concentration), "z": dist.Categorical(shares), "sigma": dist.Delta(np.array(0.7)),
+        "eta": dist.Normal(mean, np.sqrt(variance)),
+        "zeta": dist.MultivariateNormal(np.array([1.0, 2.0]), scale_tril=np.linalg.cholesky(covariance)),
+    }  # fmt: skip
+    found = draw(q, rng, number)
     assert {name: value.shape for name, value in found.items()} == {
         "theta": (1, number, 2, 3), "z": (1, number, 3), "eta": (1, number, 2, 2), "zeta": (1, number, 2),
         "sigma": (1, number),
@@ -149,13 +150,13 @@ def test_draws_have_the_laws_that_were_found():
 
 def test_how_many_draws_there_are(monkeypatch):
     rng = np.random.default_rng(0)
-    point = Marginals(point={"beta": np.eye(3)})
-    assert _draw(point, rng, 50)["beta"].shape == (1, 1, 3, 3)  # one says all
-    monkeypatch.setattr(vem_engine, "LARGEST_SITE", 7 * 4 * 12)
-    both = Marginals({"theta": np.ones((4, 3))}, point={"sigma": np.array(1.0)})
-    assert {value.shape[:2] for value in _draw(both, rng, 50).values()} == {(1, 7)}
-    assert {value.shape[:2] for value in _draw(both, rng, 5).values()} == {(1, 5)}
-    tiny = _draw(Marginals({"theta": np.full((1, 3), 1e-6)}), rng, 20)["theta"]
+    point = {"beta": dist.Delta(np.eye(3))}
+    assert draw(point, rng, 50)["beta"].shape == (1, 1, 3, 3)  # one says all
+    monkeypatch.setattr(loop, "LARGEST_SITE", 7 * 4 * 12)
+    both = {"theta": dist.Dirichlet(np.ones((4, 3))), "sigma": dist.Delta(np.array(1.0))}
+    assert {value.shape[:2] for value in draw(both, rng, 50).values()} == {(1, 7)}
+    assert {value.shape[:2] for value in draw(both, rng, 5).values()} == {(1, 5)}
+    tiny = draw({"theta": dist.Dirichlet(np.full((1, 3), 1e-6))}, rng, 20)["theta"]
     assert (tiny > 0).all() and np.isfinite(np.log(tiny)).all()
 
 
@@ -163,107 +164,112 @@ def test_how_many_draws_there_are(monkeypatch):
 
 
 class Scripted:
-    """A form whose states count its steps; bounds are given for each E-step in turn."""
+    """A model whose states count its steps; bounds are given for each E-step in turn."""
+
+    monotone = afresh = True
 
     def __init__(self, bounds, **settings):
         self.bounds, self.asked, self.moved = list(bounds), [], []
         for name, value in settings.items():
             setattr(self, name, value)
 
-    def expect(self, state, fresh):
+    def e_step(self, state, fresh):
         self.asked.append(fresh)
         return (*state[:1], self.bounds[len(self.asked) - 1])
 
-    def maximise(self, state, fresh):
+    def m_step(self, state, fresh):
         self.moved.append(fresh)
         return state[0] + 1, None
 
     def bound(self, state):
         return state[1]
 
-    def marginals(self, state):
-        return Marginals(point={"good": np.zeros(2), "eta": np.array([0.0, np.nan])})
+    def q(self, state):
+        return {"good": dist.Delta(np.zeros(2)), "eta": dist.Delta(np.array([0.0, np.nan]))}
 
 
-def ascend(form, most=50, tolerance=1e-3):
-    return _ascend(form, (0, None), NOBODY, most, tolerance, False)
+def turns(model, most=50, tolerance=1e-3):
+    return ascend(model, (0, None), NOBODY, most, tolerance, False)
 
 
 def test_em_starts_afresh_until_the_bound_rests_and_ends_when_it_rests_again():
     """At least ten E-steps start afresh, however little the bound rises; then two that start where the last one ended."""
-    form = Scripted([-100.0] * (FRESH + 1) + [-90.0, -89.95])
-    state, info = ascend(form)
-    assert form.asked == [True] * (FRESH + 1) + [False] * 2 and form.moved == form.asked[1:]
-    assert info["bound"] == form.bounds and state == (FRESH + 2, -89.95)
+    model = Scripted([-100.0] * (FRESH + 1) + [-90.0, -89.95])
+    state, info = turns(model)
+    assert model.asked == [True] * (FRESH + 1) + [False] * 2 and model.moved == model.asked[1:]
+    assert info["bound"] == model.bounds and state == (FRESH + 2, -89.95)
     assert info["converged"] and not info["interrupted"] and "warning" not in info
 
 
 def test_a_fresh_e_step_that_lets_the_bound_fall_is_taken_back():
     """The same M-step, and an E-step that starts where the last one ended in the place of the fresh one."""
-    form = Scripted([-100.0, -80.0, -85.0, -79.0, -79.0])
-    state, info = ascend(form)
-    assert info["bound"] == [-100.0, -80.0, -79.0, -79.0] and form.asked == [True, True, True, False, False]
+    model = Scripted([-100.0, -80.0, -85.0, -79.0, -79.0])
+    state, info = turns(model)
+    assert info["bound"] == [-100.0, -80.0, -79.0, -79.0] and model.asked == [True, True, True, False, False]
     assert state[0] == 3 and info["converged"] and "warning" not in info
 
 
 def test_a_bound_that_falls_stops_em_where_it_should_rise():
     bounds = [-100.0, -90.0, -95.0, -95.0, -60.0, -50.0]
     with pytest.warns(RuntimeWarning, match="the bound fell from -90 to -95 in iteration 2"):
-        state, info = ascend(Scripted(bounds))
+        state, info = turns(Scripted(bounds))
     assert info["bound"] == [-100.0, -90.0] and state == (1, -90.0) and not info["converged"]
     assert "the bound fell" in info["warning"]
-    _, info = ascend(Scripted([-100.0, -90.0, -95.0, -95.0, -60.0, -60.0], monotone=False))
+    _, info = turns(Scripted([-100.0, -90.0, -95.0, -95.0, -60.0, -60.0], monotone=False))
     assert info["bound"] == [-100.0, -90.0, -95.0, -60.0, -60.0] and info["converged"] and "warning" not in info
 
 
 def test_em_ends_after_its_iterations_or_with_an_interrupt():
-    form = Scripted(-100.0 / np.arange(1, 60), afresh=False)
-    state, info = ascend(form, most=4, tolerance=1e-9)
+    model = Scripted(-100.0 / np.arange(1, 60), afresh=False)
+    state, info = turns(model, most=4, tolerance=1e-9)
     assert len(info["bound"]) == 5 and state[0] == 4 and not info["converged"]
-    assert form.asked == [True] + [False] * 4  # what has nothing to start afresh starts so only once
+    assert model.asked == [True] + [False] * 4  # what has nothing to start afresh starts so only once
 
     class Interrupted(Scripted):
-        def maximise(self, state, fresh):
+        def m_step(self, state, fresh):
             if len(self.moved) == 2:
                 raise KeyboardInterrupt
-            return super().maximise(state, fresh)
+            return super().m_step(state, fresh)
 
-    state, info = ascend(Interrupted([-5.0, -4.0, -3.0]))
+    state, info = turns(Interrupted([-5.0, -4.0, -3.0]))
     assert info["interrupted"] and not info["converged"] and info["bound"] == [-5.0, -4.0, -3.0] and state[0] == 2
 
 
-def test_settings_reach_the_form_by_their_names(monkeypatch):
-    """What vem is given, in other values than the defaults, is what its forms read."""
+def test_settings_reach_the_model_by_their_names(monkeypatch):
+    """What vem is given, in other values than the defaults, is what its components read."""
     given = {
         "topics": "mle", "point": "mle", "estimate_alpha": True, "e_tolerance": 1e-3, "e_iterations": 7,
-        "start": "uniform", "expectation": "delta", "slack": "one", "guarded": False, "start_variance": 0.7,
+        "start": "uniform", "order": "sequential", "expectation": "delta", "slack": "one", "guarded": False,
+        "start_variance": 0.7,
     }  # fmt: skip
     asked = []
 
-    def stop(graph, settings, order):
-        asked.append((settings, order))
+    def stop(graph, settings):
+        asked.append(settings)
         raise RuntimeError
 
     monkeypatch.setattr(vem_engine, "read", lambda *parts, **named: None)
-    monkeypatch.setattr(vem_engine, "form_of", stop)
+    monkeypatch.setattr(vem_engine, "EMModel", stop)
     with pytest.raises(RuntimeError):
-        vem_engine.vem("lda", None, order="sequential", **given)
-    (settings, order), *_ = asked
-    assert order == "sequential" and {name: getattr(settings, name) for name in given} == given
+        vem_engine.vem("lda", None, **given)
+    assert asdict(asked[0]) == given
+    with pytest.raises(RuntimeError):
+        vem_engine.vem("lda", None)
+    assert asked[1] == Settings()  # so that what differs from them was set by the user
     for name in ("topics", "point", "start", "order", "expectation", "slack"):
         with pytest.raises(ValueError, match=f"{name} is 'best'; choose from"):
             vem_engine.vem("lda", None, **{name: "best"})
 
 
 def test_a_bound_that_is_no_number_names_the_site_that_is_none():
-    assert _finite(Scripted([]), (0, -2.0), NOBODY) == -2.0
+    assert finite_bound(Scripted([]), (0, -2.0), NOBODY) == -2.0
     for wrong in (np.nan, -np.inf):
         with pytest.raises(FloatingPointError, match=r"'nobody' became (nan|-inf) at the site 'eta'"):
-            _finite(Scripted([]), (0, wrong), NOBODY)
+            finite_bound(Scripted([]), (0, wrong), NOBODY)
     good, response = Scripted([]), SimpleNamespace(story=NOBODY.story, response_sites=("y",))
-    good.marginals = lambda state: Marginals(point={"eta": np.zeros(2)})
+    good.q = lambda state: {"eta": dist.Delta(np.zeros(2))}
     with pytest.raises(FloatingPointError, match="at the site 'y'"):  # all sites are numbers: it is the response
-        _finite(good, (0, np.nan), response)
+        finite_bound(good, (0, np.nan), response)
 
 
 # where it starts

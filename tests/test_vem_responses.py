@@ -29,11 +29,13 @@ from scipy.stats import norm
 
 from topiczoo.corpora import Corpus
 from topiczoo.inference import vem
-from topiczoo.inference.em import expectations, expectations_general
-from topiczoo.inference.em.expectations import Settings, dirichlet_bound
-from topiczoo.inference.em.expectations_general import GlmWords, _solve
-from topiczoo.inference.em.expectations_glm import GlmResponse, growth, no_less_than_rounding, settle_glm, sums_of
+from topiczoo.inference.em import responses
+from topiczoo.inference.em.components import Settings
+from topiczoo.inference.em.model import EMModel
+from topiczoo.inference.em.responses import SmoothResponse, solve_newton
 from topiczoo.inference.em.starts import coefficients_by_response, topics_by_response
+from topiczoo.inference.kernels.dirichlet import dirichlet_bound
+from topiczoo.inference.kernels.response_steps import coordinate_ascent, growth, no_less_than_rounding, sums_of
 from topiczoo.inference.kernels.sweep import CHUNK
 from topiczoo.inference.kernels.word_steps import Chunk
 from topiczoo.inference.story.reading import read
@@ -97,25 +99,25 @@ RESPONSES = {
 
 
 class Case:
-    """A response's form after an E-step of seven steps, at coefficients of one's own."""
+    """A response's model after an E-step of seven steps, at coefficients of one's own."""
 
     def __init__(self, name):
         story, y, arguments, self.expected = RESPONSES[name]
         self.name, self.y = name, np.where(UNLABELLED, np.nan, y)
         given = {"num_topics": K, "alpha": ALPHA, "gamma": GAMMA, **arguments}
-        self.form = form = GlmWords(read(story, CORPUS, self.y, given), Settings(e_tolerance=0.0, e_iterations=7))
+        self.model = model = EMModel(read(story, CORPUS, self.y, given), Settings(e_tolerance=0.0, e_iterations=7))
         rng = np.random.default_rng(0)
-        self.start = form.start(rng)
-        values = {**self.start.values, "eta": jnp.asarray(rng.normal(0, 1.5, form.response.shape), jnp.float32)}
+        self.start = model.start(rng)
+        values = {**self.start.response, "eta": jnp.asarray(rng.normal(0, 1.5, model.response.shape), jnp.float32)}
         if "sigma" in values:
             values["sigma"] = jnp.float32(SIGMA)
         topics = self.start.topics * rng.gamma(0.5, 1.0, self.start.topics.shape) + 0.3
-        self.state = form.expect(self.start._replace(values=values, topics=topics), True)
+        self.state = model.e_step(self.start._replace(response=values, topics=topics), True)
         self.eta = np.asarray(values["eta"], float).reshape(K, -1)
         self.log_beta = expected_log(topics)
 
     def phi(self, d):
-        return phi_of(d, self.state.settled.gamma[d], self.log_beta, self.state.settled.tilt[d])
+        return phi_of(d, self.state.local.gamma[d], self.log_beta, self.state.local.tilt[d])
 
     def moments(self, phi, eta):
         """Mean [C] and covariance [C, C] of eta . zbar; for a count twice log E[exp(x)] - E[x], which is exact for it."""
@@ -138,49 +140,49 @@ def case(request):
 
 
 def test_where_it_starts(case):
-    form, start, y = case.form, case.start, case.y
+    model, start, y = case.model, case.start, case.y
     counts, shares = topics_by_response(CORPUS.counts, y, K)
     assert np.abs(start.topics - counts - 1).max() < 0.6  # noise of a tenth; six deviations, once in 1e8
     grid = np.linspace(-1, 1, K)
     expected = coefficients_by_response(y, shares, OUTPUTS) if case.name == "class" else grid
-    np.testing.assert_allclose(start.values["eta"], expected, rtol=1e-5)
-    uniform = GlmWords(form.graph, Settings(start="uniform")).start(np.random.default_rng(0))
+    np.testing.assert_allclose(start.response["eta"], expected, rtol=1e-5)
+    uniform = EMModel(model.graph, Settings(start="uniform")).start(np.random.default_rng(0))
     assert np.abs(uniform.topics - 1).max() < 0.6
     if case.name == "class":  # grids turned against each other
         expected = np.stack([np.roll(grid, 7 * c) for c in range(OUTPUTS)], 1)
-    np.testing.assert_allclose(uniform.values["eta"], expected, rtol=1e-5)
-    assert form.response.log_linear == (case.name == "count")
+    np.testing.assert_allclose(uniform.response["eta"], expected, rtol=1e-5)
+    assert model.response.log_linear == (case.name == "count")
 
 
 def test_an_e_step_with_a_response_is_that_of_loops(case):
     """Sums of phi, moments of the predictor and the bound, at the gamma and the tilt it ended with."""
-    settled = case.state.settled
+    local = case.state.local
     for d in FEW:
         phi = case.phi(d)
-        np.testing.assert_allclose(settled.tokens[d], phi.sum(0), rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(local.tokens[d], phi.sum(0), rtol=1e-3, atol=1e-3)
         mean, covariance = case.moments(phi, case.eta)
-        np.testing.assert_allclose(settled.mean[d], mean, rtol=1e-3, atol=1e-4)
-        np.testing.assert_allclose(settled.covariance[d], covariance, rtol=1e-2, atol=1e-5)
-        bound = words_bound(phi, settled.gamma[d], case.log_beta[:, terms_of(d)].T, ALPHA)
+        np.testing.assert_allclose(local.mean[d], mean, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(local.covariance[d], covariance, rtol=1e-2, atol=1e-5)
+        bound = words_bound(phi, local.gamma[d], case.log_beta[:, terms_of(d)].T, ALPHA)
         if not UNLABELLED[d]:
             bound += case.expected(case.y[d], mean, covariance)
-        np.testing.assert_allclose(settled.bound[d], bound, rtol=1e-4, atol=2e-4)
+        np.testing.assert_allclose(local.bound[d], bound, rtol=1e-4, atol=2e-4)
     prior = norm.logpdf(case.eta, 0, 2).sum()
     if case.name == "normal":
         prior += np.log(2) + norm.logpdf(SIGMA)
-    whole = np.asarray(settled.bound, float).sum() + prior
+    whole = np.asarray(local.bound, float).sum() + prior
     whole += dirichlet_bound(np.full(COUNTS.shape[1], GAMMA), case.state.topics).sum()
-    np.testing.assert_allclose(case.form.bound(case.state), whole, rtol=1e-6)
+    np.testing.assert_allclose(case.model.bound(case.state), whole, rtol=1e-6)
 
 
-def settle(case, state, steps):
+def ascended(case, state, steps):
     limits, alpha = (0.0, steps), jnp.broadcast_to(jnp.asarray(ALPHA, jnp.float32), COUNTS.shape[:1] + (K,))
-    form = case.form
-    settled, sums = settle_glm(
-        form.response, form.response.data, form.pairs, jnp.asarray(case.log_beta.T, jnp.float32), alpha, state.values,
-        state.settled, limits,
+    model = case.model
+    local, sums = coordinate_ascent(
+        model.response, model.response.data, model.words.pairs, jnp.asarray(case.log_beta.T, jnp.float32), alpha,
+        jnp.asarray(case.eta, jnp.float32), state.response, state.local, limits,
     )  # fmt: skip
-    return state._replace(settled=settled, sums=sums)
+    return state._replace(local=local, statistics=sums)
 
 
 def test_the_e_step_ends_where_equation_7_holds(case):
@@ -189,13 +191,13 @@ def test_the_e_step_ends_where_equation_7_holds(case):
     In short documents, where all terms count. Of two words or three it may not be reached: there a word's own share of the
     mean is more than the document's, and the bound would fall.
     """
-    settled, gaps = settle(case, case.state, 200).settled, []
+    local, gaps = ascended(case, case.state, 200).local, []
     for d in np.flatnonzero((COUNTS.sum(1) > 3) & (COUNTS.sum(1) < 14)):
-        phi = phi_of(d, settled.gamma[d], case.log_beta, settled.tilt[d])
+        phi = phi_of(d, local.gamma[d], case.log_beta, local.tilt[d])
         n, (mean, covariance) = len(phi), case.moments(phi, case.eta)
         if UNLABELLED[d]:
-            np.testing.assert_allclose(settled.tilt[d], 0, atol=1e-5)
-            np.testing.assert_allclose(settled.gamma[d], ALPHA + phi.sum(0), rtol=0.02, atol=0.03)
+            np.testing.assert_allclose(local.tilt[d], 0, atol=1e-5)
+            np.testing.assert_allclose(local.gamma[d], ALPHA + phi.sum(0), rtol=0.02, atol=0.03)
             continue
         slope = slope_of(lambda m, d=d, v=covariance: case.expected(case.y[d], m, v), mean)
         curve = np.zeros_like(covariance)
@@ -208,15 +210,15 @@ def test_the_e_step_ends_where_equation_7_holds(case):
         tilt = case.eta @ (slope - 2 * curve @ mean / n) / n
         tilt += np.einsum("kc,ce,ke->k", case.eta, curve, case.eta) / n**2
         # what is added to all topics alike tilts none
-        found, tilt = (part - part.mean() for part in (np.asarray(settled.tilt[d], float), tilt))
-        gaps.append([np.abs(found - tilt).max(), np.abs(settled.gamma[d] - ALPHA - phi.sum(0)).max()])
+        found, tilt = (part - part.mean() for part in (np.asarray(local.tilt[d], float), tilt))
+        gaps.append([np.abs(found - tilt).max(), np.abs(local.gamma[d] - ALPHA - phi.sum(0)).max()])
     assert len(gaps) > 8
     assert (np.median(gaps, axis=0) < [0.01, 0.03]).all()
 
 
 def test_sums_of_phi_are_those_of_loops(case):
     """Expected counts, and products of phi weighted by F_v / N^2."""
-    sums = case.state.sums
+    sums = case.state.statistics
     counts, products, pull = np.zeros((COUNTS.shape[1], K)), np.zeros((K, K)), np.zeros((K, 1))
     for d in range(len(COUNTS)):
         phi = case.phi(d)
@@ -237,8 +239,8 @@ def test_coefficients_climb_along_the_slope_of_the_bound(case, monkeypatch):
     """phi given. A normal response's coefficients are at the top in one step; others must not fall. For a count the slope is
     that of the predictor's variance, which is nearly twice the cumulant."""
     phi, asked = [case.phi(d) for d in range(len(COUNTS))], []
-    monkeypatch.setattr(expectations_general, "_solve", lambda *parts: asked.append(parts) or _solve(*parts))
-    values, mean, covariance = case.form._move_eta(case.state)
+    monkeypatch.setattr(responses, "solve_newton", lambda *parts: asked.append(parts) or solve_newton(*parts))
+    values, mean, covariance = case.model.response.move_eta(case.model.words, case.log_beta, case.state)
     (matrix, ascent), eta = asked[0], np.asarray(values["eta"], float)
 
     def slope(eta):
@@ -260,35 +262,35 @@ def test_coefficients_climb_along_the_slope_of_the_bound(case, monkeypatch):
 
 
 def test_the_m_step_moves_topics_and_the_other_parameters(case):
-    moved = case.form.maximise(case.state, True)
-    np.testing.assert_allclose(moved.topics, np.asarray(case.state.sums.counts, float).T + GAMMA, rtol=1e-6)
-    marginals = case.form.marginals(moved)
-    np.testing.assert_array_equal(marginals.dirichlet["theta"], case.state.settled.gamma)
-    np.testing.assert_array_equal(marginals.point["eta"], moved.values["eta"])
+    moved = case.model.m_step(case.state, True)
+    np.testing.assert_allclose(moved.topics, np.asarray(case.state.statistics.counts, float).T + GAMMA, rtol=1e-6)
+    q = case.model.q(moved)
+    np.testing.assert_array_equal(q["theta"].concentration, case.state.local.gamma)
+    np.testing.assert_array_equal(q["eta"].v, moved.response["eta"])
     if case.name != "normal":
         return
-    eta, labelled = np.asarray(moved.values["eta"], float)[:, None], np.flatnonzero(~UNLABELLED)
+    eta, labelled = np.asarray(moved.response["eta"], float)[:, None], np.flatnonzero(~UNLABELLED)
     moments = [case.moments(case.phi(d), eta) for d in labelled]
     squares = sum((Y[d] - m[0]) ** 2 + v[0, 0] for d, (m, v) in zip(labelled, moments, strict=True))
 
     def slope(sigma):
         return -len(labelled) / sigma + squares / sigma**3 - sigma
 
-    bare = GlmWords(case.form.graph, Settings(topics="mle", point="mle"))  # without any prior
-    assert bare.bound(case.state) == pytest.approx(float(np.asarray(case.state.settled.bound, float).sum()))
-    sigma = float(moved.values["sigma"])
-    assert slope(0.995 * sigma) > 0 > slope(1.005 * sigma) and marginals.point["sigma"] == moved.values["sigma"]
+    bare = EMModel(case.model.graph, Settings(topics="mle", point="mle"))  # without any prior
+    assert bare.bound(case.state) == pytest.approx(float(np.asarray(case.state.local.bound, float).sum()))
+    sigma = float(moved.response["sigma"])
+    assert slope(0.995 * sigma) > 0 > slope(1.005 * sigma) and q["sigma"].v == moved.response["sigma"]
 
 
 def test_expectations_of_responses_and_their_slopes(case):
     """F at moments of one's own, F_m, F_v and F_mm; of an unlabelled document all are 0."""
-    response, rng, size = case.form.response, np.random.default_rng(4), case.eta.shape[1]
+    response, rng, size = case.model.response, np.random.default_rng(4), case.eta.shape[1]
     mean, root = rng.normal(0, 0.7, (len(Y), size)), rng.normal(0, 0.4, (len(Y), size, size))
     covariance = root @ root.swapaxes(1, 2) + 0.1 * np.eye(size)
     arrays = jnp.asarray(mean, jnp.float32), jnp.asarray(covariance, jnp.float32)
-    found = jax.jit(response.terms)(case.state.values, *response.data, *arrays)
+    found = jax.jit(response.terms)(case.state.response, *response.data, *arrays)
     slope, curve, bend = jax.jit(response.slopes)(
-        case.state.values, *response.data, arrays[0].T, jnp.moveaxis(arrays[1], 0, -1)
+        case.state.response, *response.data, arrays[0].T, jnp.moveaxis(arrays[1], 0, -1)
     )  # fmt: skip
     np.testing.assert_array_equal(np.asarray(found)[UNLABELLED], 0)
     for part in (slope, curve, bend):
@@ -315,13 +317,13 @@ def test_expectations_of_responses_and_their_slopes(case):
 
 
 def test_the_delta_method_is_a_second_order_expansion(case):
-    response = GlmResponse(case.form.graph, "map", "delta")
+    response = SmoothResponse(case.model.graph, Settings(expectation="delta"))
     assert not response.log_linear
     rng, size = np.random.default_rng(5), case.eta.shape[1]
     mean, root = rng.normal(0, 0.7, (len(Y), size)), rng.normal(0, 0.5, (len(Y), size, size))
     covariance = root @ root.swapaxes(1, 2)
     arrays = jnp.asarray(mean, jnp.float32), jnp.asarray(covariance, jnp.float32)
-    found = jax.jit(response.terms)(case.state.values, *response.data, *arrays)
+    found = jax.jit(response.terms)(case.state.response, *response.data, *arrays)
     for d in np.flatnonzero(~UNLABELLED):
         y, m, v = case.y[d], mean[d], covariance[d]
         if case.name == "normal":
@@ -367,10 +369,10 @@ def test_small_numbers_keep_their_digits():
 
 def test_newtons_equation_is_solved_where_it_can_be_and_else_nearly():
     matrix, right = np.array([[4.0, 1.0], [1.0, 3.0]]), np.array([1.0, 2.0])
-    np.testing.assert_allclose(_solve(matrix, right), np.linalg.solve(matrix, right))
-    np.testing.assert_allclose(_solve(np.ones((2, 2)), np.array([2.0, 2.0])), [1, 1], atol=1e-6)
+    np.testing.assert_allclose(solve_newton(matrix, right), np.linalg.solve(matrix, right))
+    np.testing.assert_allclose(solve_newton(np.ones((2, 2)), np.array([2.0, 2.0])), [1, 1], atol=1e-6)
     indefinite = np.diag([1.0, -2.0])
-    np.testing.assert_allclose(_solve(indefinite, right), [1, -1])
+    np.testing.assert_allclose(solve_newton(indefinite, right), [1, -1])
 
 
 # whole fits
@@ -410,7 +412,6 @@ def test_the_bound_never_falls_and_other_responses_are_learned(story, of_y):
 
 
 def test_what_the_parallel_order_refuses(monkeypatch):
-    monkeypatch.setattr(expectations, "unserved", lambda graph, engines, why: ValueError(why))
     with pytest.raises(ValueError, match="order is 'random'; choose from 'parallel', 'sequential'"):
         vem(slda, CORPUS, Y, num_topics=K, order="random")
     with pytest.raises(ValueError, match="site 'rate' of the story 'latent_below': it is latent and depends on zbar"):

@@ -10,10 +10,11 @@ import pytest
 from by_loops import CORPUS, COUNTS, SOME_Y, K, Y
 from scipy.stats import invgamma, norm
 
+from topiczoo import inference
 from topiczoo.corpora import Corpus
-from topiczoo.inference.em import expectations
+from topiczoo.inference.em.components import Settings
 from topiczoo.inference.em.engine import vem
-from topiczoo.inference.em.expectations_response import NormalResponse
+from topiczoo.inference.em.responses import SmoothResponse
 from topiczoo.inference.story.reading import read
 from topiczoo.models import draw_words, slda
 
@@ -46,33 +47,28 @@ def offset_and_weights(corpus, y=None, *, num_topics=K, slope=0.0):
 
 
 def test_the_story_may_shift_and_weight_its_response():
-    """Offset, scales, the priors of eta and of the variance as the story has them; a shift of both changes nothing."""
+    """Targets and precisions, the priors of eta and of the variance, and the best variance, as the story has them."""
     x = np.random.default_rng(0).random(len(CORPUS))
     corpus = Corpus.from_counts(COUNTS, covariates={"x": x})
-    response = NormalResponse(read(offset_and_weights, corpus, SOME_Y + 3 * x, {"slope": 3.0}), "map")
-    assert (response.name, response.eta, response.spread) == ("y", "eta", "variance")
-    np.testing.assert_array_equal(response.labelled, ~np.isnan(SOME_Y))
-    np.testing.assert_allclose(response.target, np.nan_to_num(SOME_Y), atol=1e-5)
-    scale, log_prior = response.scale(0.7)
-    np.testing.assert_allclose(scale, np.sqrt(0.7 / (1 + 0.5 * x)), rtol=1e-5)
-    np.testing.assert_allclose(log_prior, invgamma.logpdf(0.7, 2, scale=1), rtol=1e-5)
-    precision = response.precision(0.7)
-    np.testing.assert_allclose(precision, np.where(response.labelled, (1 + 0.5 * x) / 0.7, 0), rtol=1e-5)
-    eta = np.array([0.3, -1.0, 2.0])
-    np.testing.assert_allclose(response.log_prior(eta, 0.7), norm.logpdf(eta, 0, 2).sum() + log_prior, rtol=1e-5)
-    gram, moment = np.diag([1.0, 2.0, 3.0]) + 0.2, np.array([1.0, 0.0, -2.0])
-    expected = np.linalg.solve(gram + np.eye(3) / 4, moment)
-    np.testing.assert_allclose(response.coefficients(gram, moment), expected, rtol=1e-6)
+    graph = read(offset_and_weights, corpus, SOME_Y + 3 * x, {"slope": 3.0})
+    response = SmoothResponse(graph, Settings(order="sequential"))
+    assert (response.responses, response.eta, response.others) == (("y",), "eta", ["variance"])
+    eta, labelled = np.array([0.3, -1.0, 2.0]), ~np.isnan(SOME_Y)
+    values = {"eta": jnp.asarray(eta, jnp.float32), "variance": jnp.float32(0.7)}
+    target, precision = response.as_normal(values)
+    np.testing.assert_allclose(target, np.nan_to_num(SOME_Y), atol=1e-5)
+    np.testing.assert_allclose(precision, np.where(labelled, (1 + 0.5 * x) / 0.7, 0), rtol=1e-4)
+    prior = norm.logpdf(eta, 0, 2).sum() + invgamma.logpdf(0.7, 2, scale=1)
+    np.testing.assert_allclose(response.log_prior(values), prior, rtol=1e-5)
     # the best variance given squares: sum_d [log scale + squares / (2 scale^2)] - log prior has slope 0
     squares = np.random.default_rng(1).gamma(1.0, 1.0, len(x))
-    weighted = (squares * (1 + 0.5 * x))[response.labelled].sum()
-    number = response.labelled.sum()
-    best = (weighted / 2 + 1) / (number / 2 + 3)
-    np.testing.assert_allclose(response.spread_given(squares, 0.7), best, rtol=1e-3)
-    np.testing.assert_allclose(response.spread_given(squares, 0.7, prior=False), weighted / number, rtol=1e-3)
-    around = (response.target - response.target[response.labelled].mean()) ** 2
-    first = (around * (1 + 0.5 * x))[response.labelled].sum() / number
-    np.testing.assert_allclose(response.first_spread(), first, rtol=1e-3)
+    weighted, number = (squares * (1 + 0.5 * x))[labelled].sum(), labelled.sum()
+    at = jnp.asarray(target, jnp.float32)[:, None], jnp.asarray(squares, jnp.float32)[:, None, None]
+    moved = response.points.m_step(values, response.data, values["eta"], *at)
+    np.testing.assert_allclose(moved["variance"], (weighted / 2 + 1) / (number / 2 + 3), rtol=1e-3)
+    around = (target - target[labelled].mean()) ** 2
+    first = (around * (1 + 0.5 * x))[labelled].sum() / number
+    np.testing.assert_allclose(response.at_deviation_of_y(values)["variance"], first, rtol=1e-3)
 
 
 # refusals
@@ -86,11 +82,6 @@ def student_t(corpus, y=None, *, num_topics=K):
 
 def squared(corpus, y=None, *, num_topics=K):
     response(corpus, (words(corpus, num_topics) @ normal_eta(num_topics)) ** 2, y)
-
-
-def with_intercept(corpus, y=None, *, num_topics=K):
-    intercept = numpyro.sample("intercept", dist.Normal(0, 1))
-    response(corpus, intercept + words(corpus, num_topics) @ normal_eta(num_topics), y)
 
 
 def shrunken(corpus, y=None, *, num_topics=K):
@@ -127,24 +118,23 @@ def reads_theta(corpus, y=None, *, num_topics=K):
 @pytest.mark.parametrize(
     ("story", "site"),
     [
-        (student_t, "y"), (squared, "y"), (with_intercept, "intercept"), (shrunken, "tau"), (latent_score, "score"),
-        (laplace_eta, "eta"), (drawn_alpha, "alpha"), (reads_theta, "y"),
+        (student_t, "y"), (squared, "y"), (shrunken, "tau"), (latent_score, "score"), (drawn_alpha, "alpha"),
+        (reads_theta, "y"),
     ],
 )  # fmt: skip
-def test_what_vem_cannot_serve_it_names(story, site, monkeypatch):
+def test_what_vem_cannot_serve_it_names(story, site):
     """With advice on what would serve it, which takes long to find and is looked at once."""
-    advice = "use .*gibbs" if story is shrunken else "$"
-    if story is not shrunken:
-        monkeypatch.setattr(expectations, "unserved", lambda graph, engines, why: ValueError(why))
+    advice, run = ("use .*gibbs", inference.vem) if story is shrunken else ("", vem)
+    order = {} if story is drawn_alpha else {"order": "sequential"}
     with pytest.raises(ValueError, match=f"vem cannot serve the site '{site}'.*{advice}"):
-        vem(story, FEW, None if story is drawn_alpha else Y[:20], order="sequential", progress_bar=False)
+        run(story, FEW, None if story is drawn_alpha else Y[:20], progress_bar=False, **order)
 
 
 def test_a_laplace_prior_is_left_out_by_maximum_likelihood():
-    response = NormalResponse(read(laplace_eta, CORPUS, Y, {}), "mle")
-    gram, moment = np.diag([1.0, 2.0, 3.0]) + 0.2, np.array([1.0, 0.0, -2.0])
-    np.testing.assert_allclose(response.coefficients(gram, moment), np.linalg.solve(gram, moment), rtol=1e-6)
-    assert response.log_prior(np.ones(3), 0.0) == 0 and response.spread is None
+    values = {"eta": jnp.ones(3)}
+    graph = read(laplace_eta, CORPUS, Y, {})
+    assert float(SmoothResponse(graph, Settings(point="mle")).log_prior(values)) == 0
+    np.testing.assert_allclose(SmoothResponse(graph, Settings()).log_prior(values), -3 - 3 * np.log(2), rtol=1e-5)
 
 
 @pytest.mark.slow

@@ -1,71 +1,45 @@
-"""Variational EM: for stories whose expectations are known in closed form.
+"""Variational EM: for stories whose expectations are known in closed form, or nearly.
 
-The engine reads the story and takes the form that fits:
-
-* words alone: a Dirichlet theta for each document, Dirichlet topics (:mod:`.expectations_words`);
-* the same with topics of a label, which is observed or latent (:mod:`.expectations_labels`);
-* words and any response of one ``zbar @ eta`` (:mod:`.expectations_general`), or token by token for a normal one with mean
-  ``zbar @ eta`` (:mod:`.expectations_normal`);
-* words and a margin of ``zbar @ eta`` (:mod:`.expectations_margin`), with a normal response beside it
-  (:mod:`.expectations_margin_normal`);
-* one discrete z a document and Dirichlet sites (:mod:`.expectations_enumerated`);
-* one observed class a document and components that add up in log-space (:mod:`.expectations_additive`); such components also
-  stand in the place of Dirichlet topics in all other forms.
-
-A form has ``start(rng)``, ``expect(state, fresh)`` (the E-step), ``maximise(state, fresh)`` (the M-step),
-``bound(state)`` and ``marginals(state)``. One whose mathematics does not promise a rising bound says ``monotone = False``,
-one whose E-step has nothing to start afresh ``afresh = False``.
-
-An E-step that starts where the last one ended can only raise the bound, but keeps documents with the topics they
-first took: from uniform topics it ends several percent lower than E-steps that start afresh. So E-steps start afresh
-until the bound rests or a fresh one would let it fall, and from then on where the last one ended, until it rests again.
-alpha is estimated only then: while topics are still alike, all documents look alike, and alpha would run away.
+The engine reads the story and composes the components that it finds (:mod:`.components`): words as a bag or token by token,
+topics that are Dirichlet or add up in log-space, a response that is smooth or a margin, a class that is observed or latent.
 """
 
 from __future__ import annotations
 
-import time
-import warnings
 from collections.abc import Callable
-from typing import Any, Protocol
+from dataclasses import fields
+from typing import Any
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 
 from ..kernels.word_steps import fold_in
 from ..posterior.posterior import Posterior
 from ..story.bound import BoundGraph
-from ..story.graph import LABEL
 from ..story.reading import read
 from ..story.tracing import circumstances
 from ..story.validation import check_counts, check_numbers, check_seed
-from .expectations import Marginals, Settings
-from .expectations_additive import Bags, has_sparse_prior
-from .expectations_enumerated import Enumerated
-from .expectations_general import GlmWords
-from .expectations_labels import LatentLabels
-from .expectations_margin import MarginWords, is_margin
-from .expectations_margin_normal import MarginNormalWords
-from .expectations_normal import NormalWords
-from .expectations_words import Words
+from .components import Settings
+from .loop import ascend, draw, means
+from .model import EMModel
 
 __all__ = ["fold_in", "vem"]
 
-LARGEST_SITE = 2**28  # bytes: the draws of the largest site stay below
-FRESH = 10  # E-steps that start afresh at least: nearly equal topics rise slowly at first
-ROUNDING = 1e-6  # relative fall of the bound that float32 explains
-
-
-class Form(Protocol):
-    """What the loop below asks of a form of story."""
-
-    def start(self, rng: np.random.Generator) -> Any: ...
-    def expect(self, state: Any, fresh: bool) -> Any: ...
-    def maximise(self, state: Any, fresh: bool) -> Any: ...
-    def bound(self, state: Any) -> float: ...
-    def marginals(self, state: Any) -> Marginals: ...
+# what a setting asks of the story, for those who set it where it would do nothing
+ASKED = {
+    "topics": "topics with a prior",
+    "point": "a response with a density",
+    "estimate_alpha": "proportions theta of each document",
+    "e_tolerance": "proportions theta of each document",
+    "e_iterations": "proportions theta of each document",
+    "start": "a response of topics",
+    "order": "a response of topics with a density",
+    "expectation": "a response of topics with a density",
+    "slack": "a margin",
+    "guarded": "a margin without another response beside it",
+    "start_variance": "sparse deviations of topics",
+}
 
 
 def vem(
@@ -148,23 +122,28 @@ def vem(
         check_numbers(or_a=", or None", start_variance=start_variance)
     graph = read(story, corpus, y, arguments, latent_classes=True)
     settings = Settings(
-        topics, point, estimate_alpha, e_tolerance, e_iterations, start, expectation, slack, guarded, start_variance
+        topics,
+        point,
+        estimate_alpha,
+        e_tolerance,
+        e_iterations,
+        start,
+        order,
+        expectation,
+        slack,
+        guarded,
+        start_variance,
     )
-    form = form_of(graph, settings, order)
+    model = EMModel(graph, settings)
+    _refuse_unread(graph, settings, model.reads)
     rng = np.random.default_rng(seed)
-    state, info = _ascend(form, form.start(rng), graph, num_iterations, tolerance, progress_bar)
-    info |= {"seed": seed, **circumstances()}
-    info |= form.report(state) if hasattr(form, "report") else {}
-    alpha = getattr(state, "alpha", None)
-    if alpha is not None and not (alpha.ndim == 2 and np.ptp(alpha, axis=0).any()):
-        info["alpha"] = alpha if alpha.ndim == 1 else alpha[0]
-    marginals = form.marginals(state)
-    means = {name: _share(value)[None] for name, value in marginals.dirichlet.items()}
-    means.update({name: value[None] for name, value in marginals.point.items()})
-    means.update({name: mean[None] for name, (mean, _) in marginals.normal.items()})
+    state, info = ascend(model, model.start(rng), graph, num_iterations, tolerance, progress_bar)
+    info |= {"seed": seed, **circumstances(), **model.report(state)}
+    if state.alpha is not None and not np.ptp(rows := state.alpha.reshape(-1, state.alpha.shape[-1]), axis=0).any():
+        info["alpha"] = rows[0]
+    q = model.q(state)
     return Posterior.of(
-        graph, _draw(marginals, rng, num_draws), engine="vem", info=info,
-        means={name: np.asarray(value, np.float32) for name, value in means.items()},
+        graph, draw(q, rng, num_draws), engine="vem", info=info, means=means(q),
     )  # fmt: skip
 
 
@@ -173,100 +152,12 @@ def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name} is {value!r}; choose from {', '.join(map(repr, choices))}.")
 
 
-def form_of(graph: BoundGraph, settings: Settings, order: str) -> Form:
-    """The form that serves a story."""
-    if not graph.has_words:
-        latent = graph.latent.values()
-        if not any(site.discrete for site in latent) and any(has_sparse_prior(graph, site.name) for site in latent):
-            return Bags(graph, settings)
-        return Enumerated(graph, settings)
-    if not graph.response_sites:
-        return (LatentLabels if graph.parents.get(LABEL) else Words)(graph, settings)
-    if is_margin(graph):
-        return (MarginWords if len(graph.response_sites) == 1 else MarginNormalWords)(graph, settings)
-    return NormalWords(graph, settings) if order == "sequential" else GlmWords(graph, settings)
-
-
-def _ascend(
-    form: Form, state: Any, graph: BoundGraph, num_iterations: int, tolerance: float, progress_bar: bool
-) -> tuple[Any, dict[str, Any]]:
-    """E-steps and M-steps in turn until the bound rests."""
-    began, fresh = time.perf_counter(), getattr(form, "afresh", True)
-    bounds: list[float] = []
-    info: dict[str, Any] = {"bound": bounds, "converged": False, "interrupted": False}
-    monotone = getattr(form, "monotone", True)
-    with tqdm(total=num_iterations, desc="EM", disable=not progress_bar) as bar:
-        state = form.expect(state, fresh=True)
-        bounds.append(_finite(form, state, graph))
-        try:
-            for i in range(1, num_iterations + 1):
-                moved, was_fresh = form.maximise(state, fresh), fresh
-                new = form.expect(moved, fresh=fresh)
-                bound = _finite(form, new, graph)
-                if fresh and bound - bounds[-1] < -ROUNDING * abs(bounds[-1]):
-                    fresh, new = False, form.expect(moved, fresh=False)
-                    bound = _finite(form, new, graph)
-                rise = (bound - bounds[-1]) / abs(bounds[-1])
-                fresh = fresh and not (i >= FRESH and rise < tolerance)
-                if monotone and rise < -ROUNDING:
-                    info["warning"] = f"the bound fell from {bounds[-1]:.8g} to {bound:.8g} in iteration {i}"
-                    warnings.warn(f"vem stopped: {info['warning']}.", RuntimeWarning, stacklevel=4)
-                    break
-                state = new
-                bounds.append(bound)
-                bar.update()
-                bar.set_postfix_str(f"bound {bound:.6g}")
-                if not was_fresh and abs(rise) < tolerance:
-                    info["converged"] = True
-                    break
-        except KeyboardInterrupt:
-            info["interrupted"] = True
-    info["seconds"] = time.perf_counter() - began
-    return state, info
-
-
-def _finite(form: Form, state: Any, graph: BoundGraph) -> float:
-    """The bound, if it is a number; else name the site that is none."""
-    bound = form.bound(state)
-    if np.isfinite(bound):
-        return bound
-    marginals = form.marginals(state)
-    values = marginals.point | marginals.dirichlet | marginals.categorical
-    values |= {name: mean for name, (mean, _) in marginals.normal.items()}
-    bad = [name for name, value in values.items() if not np.isfinite(value).all()] or list(graph.response_sites)
-    raise FloatingPointError(
-        f"The bound of the story {graph.story.name!r} became {bound} at the site {(bad or ['w'])[0]!r}; look at its "
-        "prior and at the scale of y."
-    )
-
-
-def _share(concentration: np.ndarray) -> np.ndarray:
-    return concentration / concentration.sum(-1, keepdims=True)
-
-
-def _draw(marginals: Marginals, rng: np.random.Generator, num_draws: int) -> dict[str, np.ndarray]:
-    """Draws from the approximate posterior, [1 chain, draws, ...] for each site."""
-    free = marginals.dirichlet or marginals.categorical or marginals.normal
-    largest = max(value.size * 4 for value in (*marginals.dirichlet.values(), *marginals.point.values(), np.zeros(1)))
-    draws = int(max(1, min(num_draws, LARGEST_SITE // largest))) if free else 1  # one says all of what is but estimated
-    tiny = np.finfo(np.float32).tiny
-    posterior = {}
-    for name, concentration in marginals.dirichlet.items():
-        out = np.empty((1, draws, *concentration.shape), np.float32)
-        for draw in out[0]:
-            draw[:] = _share(np.maximum(rng.standard_gamma(concentration), tiny))
-        posterior[name] = np.maximum(out, tiny)
-    for name, probabilities in marginals.categorical.items():
-        ends = probabilities.cumsum(-1)
-        ends /= ends[..., -1:]
-        uniform = rng.random((draws, *ends.shape[:-1], 1))
-        posterior[name] = (uniform > ends).sum(-1, dtype=np.int32)[None]
-    for name, (mean, variance) in marginals.normal.items():
-        if variance.ndim > mean.ndim:
-            drawn = rng.multivariate_normal(mean, variance, (1, draws))
-        else:
-            drawn = rng.normal(mean, np.sqrt(variance), (1, draws, *mean.shape))
-        posterior[name] = drawn.astype(np.float32)
-    for name, value in marginals.point.items():
-        posterior[name] = np.broadcast_to(np.asarray(value, np.float32), (1, draws, *value.shape))
-    return posterior
+def _refuse_unread(graph: BoundGraph, settings: Settings, read: frozenset[str]) -> None:
+    """Say no to what is set and would do nothing."""
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        if value != field.default and field.name not in read:
+            raise ValueError(
+                f"{field.name} is {value!r}, which asks for {ASKED[field.name]}, and the story {graph.story.name!r} has "
+                f"none; leave {field.name} out."
+            )

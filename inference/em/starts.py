@@ -1,4 +1,4 @@
-"""Where variational EM with a response starts.
+"""Where variational EM starts.
 
 From topics that are all alike but for noise, as in the paper, the words decide what topics become, for there are hundreds of
 them to one response, and no topic may ever tell documents of high and low response apart; which run does is left to the
@@ -12,6 +12,8 @@ from typing import Any
 import jax
 import numpy as np
 from scipy.stats import norm, rankdata
+
+from topiczoo.corpora import Corpus
 
 FARTHEST, WIDTH = 2.0, 0.3  # where the outermost topics lie and how wide a topic is, in normal scores of the response
 
@@ -47,3 +49,19 @@ def _columns(y: Any, num_documents: int) -> tuple[np.ndarray, np.ndarray]:
     """All numbers of y, [documents, numbers], and which documents have them all."""
     columns = np.concatenate([np.asarray(leaf, float).reshape(num_documents, -1) for leaf in jax.tree.leaves(y)], 1)
     return columns, ~np.isnan(columns).any(1)
+
+
+def dealt_counts(
+    rng: np.random.Generator, corpus: Corpus, num_topics: int, label_shares: np.ndarray | None = None
+) -> np.ndarray:
+    """Counts [topics, terms] of documents dealt to topics by chance; with shares of labels [labels, documents] for each."""
+    owner = rng.integers(0, num_topics, corpus.num_documents)
+    dealt = (owner == np.arange(num_topics)[:, None]).astype(np.float32)
+    if label_shares is None:
+        return counts_of(dealt, corpus)
+    return np.stack([counts_of(dealt * shares, corpus) for shares in label_shares])
+
+
+def counts_of(shares: np.ndarray, corpus: Corpus) -> np.ndarray:
+    """Expected counts [components, terms] of documents that belong to components by ``shares`` [components, documents]."""
+    return np.asarray((corpus.counts.T @ shares.T).T, np.float64)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from .open_uniform import inside_unit
+from .uniforms import inside_unit
 
 
 def log_gamma(key: jax.Array, shape: jax.Array) -> jax.Array:

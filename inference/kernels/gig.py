@@ -15,7 +15,7 @@ import numpyro.distributions as dist
 from numpyro.distributions import constraints
 from numpyro.distributions.util import promote_shapes
 
-from .open_uniform import inside_unit
+from .uniforms import inside_unit
 
 
 class _Envelope(NamedTuple):

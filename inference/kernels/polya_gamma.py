@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import log_ndtr, ndtr, ndtri
 
-from .open_uniform import inside_unit
+from .uniforms import inside_unit
 
 BREAK = 0.64  # where the two series for the density of J = 4 PG are exchanged
 TERMS = 4  # of the alternating series: the fifth is below 1e-13 of the first on either side of BREAK

@@ -12,7 +12,7 @@ from jax.scipy.special import ndtr, ndtri
 from numpyro.distributions import constraints
 from numpyro.distributions.util import promote_shapes
 
-from .open_uniform import inside_unit
+from .uniforms import inside_unit
 
 FAR, NARROW = 4.0, 0.1  # beyond, and below, inversion of the distribution function would lose digits
 WIDEST = 9.0  # deviations from the nearer end, or from the mean, beyond which nothing is left in float32

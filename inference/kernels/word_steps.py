@@ -17,7 +17,7 @@ import numpy as np
 
 from topiczoo.corpora.layouts import Documents, PaddedBatches, Pairs, token_batches
 
-from ..em.expectations import dirichlet_bound
+from .dirichlet import dirichlet_bound
 from .sharding import by_threads, over_shards
 from .special import digamma, gammaln
 from .sweep import CHUNK, look_up, room, with_padding
@@ -83,7 +83,7 @@ def phi_at(beta: jax.Array, weighed: Weighed) -> tuple[jax.Array, jax.Array]:
     return product, 1.0 / mass
 
 
-class Rival(NamedTuple):
+class Fallback(NamedTuple):
     """Where a document stays if its E-step does not serve it: an older gamma and tilt.
 
     A document is served where its part of the bound, less what ``loss(tokens, rows, shared)`` [width] says of its expected
@@ -97,12 +97,12 @@ class Rival(NamedTuple):
 
 
 @partial(jax.jit, static_argnames=("loss", "deepest", "counted"))
-def settle(
+def coordinate_ascent(
     between: tuple, pairs: PairBlocks, log_beta: jax.Array, alpha: jax.Array, gamma: jax.Array, limits: tuple,
-    tilt: jax.Array | None, rival: Rival | None, *, loss: Callable | None, deepest: int, counted: bool,
+    tilt: jax.Array | None, fallback: Fallback | None, *, loss: Callable | None, deepest: int, counted: bool,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:  # fmt: skip
     """The E-step of the shards between two: of each lane gamma, its document's E[log p(w, z | theta)] + H(q(z)) and whether
-    it moved (False where its rival is better), and of each shard expected counts [V + 1, K].
+    it moved (False where its fallback is better), and of each shard expected counts [V + 1, K].
 
     ``log_beta`` is [V, K]; ``alpha`` and the gamma to start from are [D, K]. A ``tilt`` [D, K] is added to log theta: what
     each word of a document gains in each topic beside its own probability. A document's bound is that of gamma with the phi
@@ -113,8 +113,8 @@ def settle(
     num_topics = log_beta.shape[1]
 
     def one_shard(
-        shard: tuple, log_beta: jax.Array, alpha: jax.Array, gamma: jax.Array, tilt: jax.Array | None, rival: Rival | None,
-        limits: tuple,
+        shard: tuple, log_beta: jax.Array, alpha: jax.Array, gamma: jax.Array, tilt: jax.Array | None,
+        fallback: Fallback | None, limits: tuple,
     ) -> tuple:  # fmt: skip
         terms, repeats, start, depths, rows_of, _ = shard
         terms, repeats = with_padding(terms, log_beta.shape[0]), with_padding(repeats, 0)
@@ -153,26 +153,26 @@ def settle(
             begin = gamma[rows].T
             state = 0, begin, *evaluate(begin), jnp.ones(len(rows), bool)
             state = jax.lax.while_loop(lambda state: (state[0] < e_iterations) & state[5].any(), step, state)
-            _, settled, bound, in_block, _, _ = state
+            _, found, bound, in_block, _, _ = state
             serves = jnp.ones(len(rows), bool)
-            if rival is not None and loss is not None:
-                old, old_gain = rival.gamma[rows].T, rival.tilt[rows].T
+            if fallback is not None and loss is not None:
+                old, old_gain = fallback.gamma[rows].T, fallback.tilt[rows].T
                 old_bound, old_words, _ = evaluate(old, old_gain)
-                read = jax.tree.map(lambda leaf: leaf[rows], rival.rows)
+                read = jax.tree.map(lambda leaf: leaf[rows], fallback.rows)
 
                 def worth(bound: jax.Array, gamma: jax.Array, gain: Any) -> jax.Array:
                     tokens = gamma - prior
-                    return bound - (tokens * gain).sum(0) - loss(tokens.T, read, rival.shared)
+                    return bound - (tokens * gain).sum(0) - loss(tokens.T, read, fallback.shared)
 
-                serves = worth(bound, settled, gain) >= worth(old_bound, old, old_gain)
-                settled, in_block, gain = (
+                serves = worth(bound, found, gain) >= worth(old_bound, old, old_gain)
+                found, in_block, gain = (
                     jnp.where(serves, new, kept)
-                    for new, kept in ((settled, old), (in_block, old_words), (gain, old_gain))
+                    for new, kept in ((found, old), (in_block, old_words), (gain, old_gain))
                 )
-            gammas, words, moved = gammas.at[b].set(settled.T), words.at[b].set(in_block), moved.at[b].set(serves)
+            gammas, words, moved = gammas.at[b].set(found.T), words.at[b].set(in_block), moved.at[b].set(serves)
             if not counted:
                 return counts, gammas, words, moved, beta
-            weighed = Weighed.of(digamma(settled) - digamma(settled.sum(0)) + gain)
+            weighed = Weighed.of(digamma(found) - digamma(found.sum(0)) + gain)
 
             def add(chunk: jax.Array, counts: jax.Array) -> jax.Array:
                 return Chunk.of(beta, terms, repeats, (first, depth), chunk, weighed).add(counts)
@@ -185,7 +185,7 @@ def settle(
         carry = nothing, jnp.zeros((*shape, num_topics)), jnp.zeros(shape), jnp.ones(shape, bool)
         return jax.lax.fori_loop(0, shape[0], batch, (*carry, room(deepest, num_topics, shape[1])))[:4]
 
-    return over_shards(one_shard, pairs.shards, (log_beta, alpha, gamma, tilt, rival, limits), between)
+    return over_shards(one_shard, pairs.shards, (log_beta, alpha, gamma, tilt, fallback, limits), between)
 
 
 def by_document(lanes: Any, batches: PaddedBatches) -> jax.Array:
@@ -218,7 +218,7 @@ class Chunk(NamedTuple):
         return counts.at[self.terms].add(self.counted, mode="promise_in_bounds")
 
 
-class Settled(NamedTuple):
+class LocalPosterior(NamedTuple):
     """What an E-step ends with."""
 
     gamma: jax.Array  # [D, K]
@@ -229,15 +229,15 @@ class Settled(NamedTuple):
 
 def e_step(
     pairs: PairBlocks, log_beta: jax.Array, alpha: Any, gamma: jax.Array, limits: tuple, tilt: np.ndarray | None = None,
-    rival: Rival | None = None, loss: Callable | None = None, *, counted: bool = True,
-) -> Settled:  # fmt: skip
-    """:func:`settle` by all threads; ``alpha`` is [K] or [D, K], ``limits`` are tolerance and iterations."""
-    gamma, rival = jax.tree.map(jnp.asarray, (gamma, rival))
+    fallback: Fallback | None = None, loss: Callable | None = None, *, counted: bool = True,
+) -> LocalPosterior:  # fmt: skip
+    """:func:`coordinate_ascent` by all threads; ``alpha`` is [K] or [D, K], ``limits`` are tolerance and iterations."""
+    gamma, fallback = jax.tree.map(jnp.asarray, (gamma, fallback))
     of_documents = jnp.broadcast_to(jnp.asarray(alpha, jnp.float32), gamma.shape)
     weight = None if tilt is None else jnp.asarray(tilt, jnp.float32)
     limits = jnp.float32(limits[0]), jnp.int32(limits[1])
     counts, *lanes = by_threads(
-        settle, pairs.batches, pairs, log_beta, of_documents, gamma, limits, weight, rival,
+        coordinate_ascent, pairs.batches, pairs, log_beta, of_documents, gamma, limits, weight, fallback,
         loss=loss, deepest=pairs.deepest, counted=counted,
     )  # fmt: skip
     gamma, words, moved = (by_document(part, pairs.batches) for part in lanes)
@@ -245,9 +245,9 @@ def e_step(
     prior, posterior, served = np.asarray(alpha, np.float64), np.asarray(gamma, np.float64), np.asarray(moved)
     bound = np.asarray(words, np.float64) + dirichlet_bound(prior, posterior)
     if tilt is not None:
-        own = tilt if rival is None else np.where(served[:, None], tilt, rival.tilt)
+        own = tilt if fallback is None else np.where(served[:, None], tilt, fallback.tilt)
         bound -= ((posterior - prior) * own).sum(1)
-    return Settled(gamma, bound, served, counts)
+    return LocalPosterior(gamma, bound, served, counts)
 
 
 def fold_in(

@@ -1,4 +1,4 @@
-"""Variational EM for words with one normal response: y_d ~ N(eta . zbar_d + offset_d, scale_d^2).
+"""The E-step for words with one normal response, token by token: y_d ~ N(eta . zbar_d + offset_d, scale_d^2).
 
 Blei & McAuliffe (2007), equations 4-11. The response ties the words of a document together, so phi is updated token
 by token in sequence (documents side by side), and distinct occurrences of a term have distinct phi.
@@ -11,16 +11,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from topiczoo.corpora.layouts import PaddedBatches, token_batches
+from topiczoo.corpora.layouts import PaddedBatches
 
-from ..kernels.special import digamma, gammaln
-from ..story.bound import BoundGraph
-from .expectations import Marginals, Settings, expected_log, fit_alpha, log_normaliser, refuse
-from .expectations_response import NormalResponse
-from .expectations_words import read_words
-from .starts import topics_by_response
+from .special import digamma, gammaln
 
 
 class Tilt(NamedTuple):
@@ -46,7 +40,7 @@ def expected_response(
 
 
 @partial(jax.jit, donate_argnums=0)
-def settle_tokens(
+def coordinate_ascent(
     phi: jax.Array,
     batches: PaddedBatches,
     log_beta: jax.Array,
@@ -60,13 +54,13 @@ def settle_tokens(
     of words and response [D].
 
     ``log_beta`` is [V, K], ``alpha`` [D, K], ``tokens`` the sums of the phi to start from. gamma is alpha plus these
-    sums throughout (equation 6). A block of documents is swept until every one's bound rises by less than
+    sums throughout (equation 6). A batch of documents is swept until every one's bound rises by less than
     ``e_tolerance`` of itself; those that do rest meanwhile.
     """
     terms = batches.terms[0]
     eta = tilt.eta[:, None]
 
-    def block(b: jax.Array, carry: tuple) -> tuple:
+    def batch(b: jax.Array, carry: tuple) -> tuple:
         phi, totals, parts = carry
         rows, lengths, first = batches.rows[0, b], batches.lengths[0, b], batches.start[0, b]
         prior, target, precision = alpha[rows].T, tilt.target[rows], tilt.precision[rows]
@@ -117,7 +111,7 @@ def settle_tokens(
 
     shape = batches.rows.shape[1:]
     carry = phi, jnp.zeros((*shape, len(eta))), jnp.zeros(shape)
-    phi, totals, parts = jax.lax.fori_loop(0, shape[0], block, carry)
+    phi, totals, parts = jax.lax.fori_loop(0, shape[0], batch, carry)
     return phi, totals.reshape(-1, len(eta))[batches.lane], parts.reshape(-1)[batches.lane]
 
 
@@ -127,7 +121,7 @@ def token_sums(
 ) -> tuple[jax.Array, jax.Array]:
     """Expected counts [V, K], the sums of equation 8, and sum_d weight_d sum_n phi_dn phi_dn' [K, K] for equation 5."""
 
-    def block(b: jax.Array, carry: tuple) -> tuple:
+    def batch(b: jax.Array, carry: tuple) -> tuple:
         in_lane = weight[batches.rows[0, b]]
 
         def place(n: jax.Array, carry: tuple) -> tuple:
@@ -140,106 +134,19 @@ def token_sums(
 
     num_topics = phi.shape[1]
     carry = jnp.zeros((num_terms, num_topics)), jnp.zeros((num_topics, num_topics))
-    return jax.lax.fori_loop(0, batches.rows.shape[1], block, carry)
+    return jax.lax.fori_loop(0, batches.rows.shape[1], batch, carry)
 
 
 @jax.jit
 def squared_products(phi: jax.Array, batches: PaddedBatches, eta: jax.Array) -> jax.Array:
     """sum_n (eta . phi_dn)^2 of each document, [D]."""
 
-    def block(b: jax.Array, totals: jax.Array) -> jax.Array:
+    def batch(b: jax.Array, totals: jax.Array) -> jax.Array:
         def place(n: jax.Array, total: jax.Array) -> jax.Array:
             return total + (eta @ phi[batches.start[0, b] + n]) ** 2
 
         total = jax.lax.fori_loop(0, batches.depth[0, b], place, jnp.zeros(totals.shape[1]))
         return totals.at[b].set(total)
 
-    totals = jax.lax.fori_loop(0, batches.rows.shape[1], block, jnp.zeros(batches.rows.shape[1:]))
+    totals = jax.lax.fori_loop(0, batches.rows.shape[1], batch, jnp.zeros(batches.rows.shape[1:]))
     return totals.reshape(-1)[batches.lane]
-
-
-class NormalState(NamedTuple):
-    """What one turn of EM hands to the next. An E-step that is not fresh writes its phi over the last one."""
-
-    topics: np.ndarray  # [K, V], see DirichletSite
-    alpha: np.ndarray  # [K] or [D, K]
-    eta: np.ndarray  # [K]
-    spread: float  # value of the site behind the scale
-    phi: jax.Array  # [places, K, width]
-    tokens: jax.Array  # [D, K] sums of phi
-    bound: np.ndarray  # [D]
-
-
-class NormalWords:
-    """Stories of a Dirichlet theta for each document, Dirichlet topics, and one normal response linear in zbar."""
-
-    def __init__(self, graph: BoundGraph, settings: Settings) -> None:
-        self.graph, self.settings = graph, settings
-        self.theta, self.topics, self.alpha = read_words(graph, settings)
-        self.response = NormalResponse(graph, settings.point)
-        known = {self.theta, *self.topics.names, *self.response.sites}
-        if extra := sorted((set(graph.latent) | set(graph.observed)) - known):
-            refuse(graph, extra[0], "it is neither part of the words nor of their normal response")
-        self.num_topics, self.num_terms = self.topics.prior.shape
-        self.batches = token_batches(graph.corpus, shards=1)
-        self.lengths = graph.corpus.lengths.astype(np.float64)
-
-    def start(self, rng: np.random.Generator) -> NormalState:
-        """Eta on a grid, sigma^2 the sample variance; topics by the response, or uniform (plus noise) as in the paper."""
-        nothing, counts = jnp.zeros(0), np.zeros(())
-        if self.settings.start == "response":
-            counts, _ = topics_by_response(self.graph.corpus.counts, self.graph.y, self.num_topics)
-        return NormalState(
-            self.topics.start(rng, counts), self.alpha, np.linspace(-1, 1, self.num_topics), self.response.first_spread(),
-            nothing, nothing, np.zeros(0),
-        )  # fmt: skip
-
-    def expect(self, state: NormalState, fresh: bool) -> NormalState:
-        log_beta = jnp.asarray(self.topics.log_mean(state.topics).T, jnp.float32)
-        phi, tokens = self._uniform() if fresh else (state.phi, state.tokens)
-        alpha = jnp.broadcast_to(jnp.asarray(state.alpha, jnp.float32), tokens.shape)
-        numbers = state.eta, self.response.target, self.response.precision(state.spread)
-        tilt = Tilt(*(jnp.asarray(number, jnp.float32) for number in numbers))
-        limits = self.settings.e_tolerance, self.settings.e_iterations
-        phi, tokens, part = settle_tokens(phi, self.batches, log_beta, alpha, tokens, tilt, *limits)
-        gamma = state.alpha + np.asarray(tokens, np.float64)
-        bound = np.asarray(part, np.float64) + log_normaliser(gamma) - log_normaliser(state.alpha)
-        return state._replace(phi=phi, tokens=tokens, bound=bound)
-
-    def _uniform(self) -> tuple[jax.Array, jax.Array]:
-        """phi of 1/K for every token, and its sums."""
-        depth, lengths = np.asarray(self.batches.depth[0]), np.asarray(self.batches.lengths[0])
-        position = np.arange(depth.sum()) - np.repeat(np.asarray(self.batches.start[0]), depth)
-        inside = jnp.asarray(position[:, None] < np.repeat(lengths, depth, axis=0))[:, None]
-        share = jnp.full(self.num_topics, 1 / self.num_topics)
-        return jnp.where(inside, share[:, None], 0.0), jnp.asarray(self.lengths, jnp.float32)[:, None] * share
-
-    def maximise(self, state: NormalState, fresh: bool) -> NormalState:
-        tokens, alpha = np.asarray(state.tokens, np.float64), state.alpha
-        if self.settings.estimate_alpha and not fresh:
-            alpha = fit_alpha(alpha, expected_log(alpha + tokens))
-        # E[A'A] of (10), documents weighted by their precision: the sum of (5), which is
-        # (sum_n phi_n sum_n phi_n' - sum_n phi_n phi_n' + diag sum_n phi_n) / N^2
-        precision = self.response.precision(state.spread)
-        weight = precision / self.lengths**2
-        sums = token_sums(state.phi, self.batches, jnp.asarray(weight, jnp.float32), self.num_terms)
-        counts, same = (np.asarray(sum_, np.float64) for sum_ in sums)
-        gram = (tokens * weight[:, None]).T @ tokens - same + np.diag(weight @ tokens)
-        phibar = tokens / self.lengths[:, None]
-        eta = self.response.coefficients(gram, phibar.T @ (precision * self.response.target))
-
-        squares = np.asarray(squared_products(state.phi, self.batches, jnp.asarray(eta, jnp.float32)), np.float64)
-        variance = np.maximum(tokens @ eta**2 - squares, 0.0) / self.lengths**2
-        residual = (self.response.target - phibar @ eta) ** 2 + variance
-        spread = self.response.spread_given(residual, state.spread)
-        return state._replace(topics=self.topics.update(counts.T, state.topics), alpha=alpha, eta=eta, spread=spread)
-
-    def bound(self, state: NormalState) -> float:
-        prior = self.response.log_prior(state.eta, state.spread)
-        return float(state.bound.sum()) + self.topics.bound(state.topics) + prior
-
-    def marginals(self, state: NormalState) -> Marginals:
-        marginals = Marginals(dirichlet={self.theta: state.alpha + np.asarray(state.tokens)})
-        self.topics.put(state.topics, marginals)
-        marginals.point.update(self.response.points(state.eta, state.spread))
-        return marginals

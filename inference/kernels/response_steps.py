@@ -1,147 +1,54 @@
-"""Variational EM for words with any response of one linear predictor, all words of a document side by side.
+"""The E-step for words with a smooth response of a linear predictor, all words of a document side by side.
 
-The response enters the bound as F_d(m_d, v_d) = E[log p(y_d | x)], x the predictor eta . zbar_d with mean m_d and
-covariance v_d under q, averaged over sigma points; nothing else of the story is known. For a normal response that is exact.
-So it is where log p(y | x) = A x - B exp(x) + C, as for a Poisson response, if v_d is taken as 2 (log E[exp(x)] - m_d): the
-expectation is a product over words, and exp(m + v / 2) is what sigma points make of it. The paper's delta method,
-log p(y | m) + tr(v d^2 log p / dx^2) / 2, is there for comparison. q keeps, for each document, gamma and a tilt of its
-topics' weights:
+The response enters the bound as R_d(m_d, v_d) = E[log p(y_d | x)], x the predictor eta . zbar_d with mean m_d and
+covariance v_d under q; nothing else is known of it. q keeps, for each document, gamma and a tilt of its topics' weights:
 
     phi_dw,k  proportional to  exp{ E[log theta_dk] + E[log beta_kw] + c_d . eta_k + eta_k' E_d eta_k }
 
-so that all occurrences of a term share one phi, phi need not be stored, and an E-step costs little more than LDA's. The
-bound is stationary at E = F_v / N^2 and c = F_m / N - 2 E m (equation 7, the word's own share of the mean taken at the
-document's). c moves by Newton's step of that equation: raising c by dc raises m by N v dc, so the right-hand side by
-F_mm v dc. A document whose bound would fall takes half the step, so the bound never does.
+so that all occurrences of a term share one phi, phi need not be stored, and an E-step costs little more than LDA's. The tilt
+is the derivative of R with respect to the expected counts of topics: the bound is stationary at E = R_v / N^2 and
+c = R_m / N - 2 E m (equation 7, the word's own share of the mean taken at the document's). c moves by Newton's step of that
+equation: raising c by dc raises m by N v dc, so the right-hand side by R_mm v dc. A document whose bound would fall takes
+half the step, so the bound never does.
+
+Where log p(y | x) = A x - B exp(x) + C, as for a Poisson response, the expectation is a product over words, and exact if v_d
+is taken as 2 (log E[exp(x)] - m_d): exp(m + v / 2) is what sigma points make of it.
 
 Equation numbers are those of Blei & McAuliffe (2007).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from topiczoo.corpora.layouts import documents
+from .sharding import by_threads, over_shards
+from .small_matrices import solve
+from .special import digamma, gammaln
+from .sweep import CHUNK, look_up, room, topics_of_terms, with_padding
+from .word_steps import Chunk, PairBlocks, Weighed, by_document, out_of_logs, phi_at
 
-from ..kernels.sharding import by_threads, over_shards
-from ..kernels.small_matrices import solve
-from ..kernels.special import digamma, gammaln
-from ..kernels.sweep import CHUNK, look_up, room, topics_of_terms, with_padding
-from ..kernels.word_steps import Chunk, PairBlocks, Weighed, by_document, out_of_logs, phi_at
-from ..marginal.model import sigma_points
-from ..story.bound import BoundGraph
-from ..story.graph import ZBAR
-from ..story.tracing import ZbarHandler, run, total
-from .expectations import coefficients_site, refuse
-
-NODES = 9
 SMALLEST_STEP = 1 / 64  # of a document's tilt; below it the document rests
 
 
-class GlmResponse:
-    """The observed sites below zbar, the coefficients eta, and the other parameters they read."""
+class Expectation(Protocol):
+    """R and its derivatives; ``values`` are parameters, ``data`` whatever a batch of documents is for it."""
 
-    def __init__(self, graph: BoundGraph, point: str, expectation: str = "sigma points") -> None:
-        self.graph, self.map, self.delta = graph, point == "map", expectation == "delta"
-        for name in graph.response_sites:
-            if name in graph.latent:
-                refuse(graph, name, "it is latent and depends on zbar")
-            if graph.density_axis[name] is None:
-                refuse(graph, name, "it has no axis of documents")
-        first = graph.response_sites[0]
-        if not graph.linear or len(graph.predictor_shapes) != 1 or len(graph.predictor_shapes[0]) > 1:
-            refuse(graph, first, "it uses zbar otherwise than through one zbar @ eta, eta [K] or [K, C]")
-        graph.refuse_linked_documents()
-        self.eta = coefficients_site(graph, first)
-        self.shape = graph.latent[self.eta].shape  # [K] or [K, C]
-        read = set().union(*(graph.parents[name] for name in graph.response_sites)) - {ZBAR}
-        self.others = sorted((read & set(graph.latent)) - {self.eta})
-        for name in self.others:
-            if graph.latent[name].document_axis is not None or graph.latent[name].discrete:
-                refuse(graph, name, "the response reads it and it belongs to documents or is discrete")
-        self.sites = {*graph.response_sites, self.eta, *self.others}
-        self.data = documents(graph.corpus), jax.tree.map(jnp.asarray, graph.y)
-        self.log_linear = not self.delta and len(self.shape) == 1 and self._is_log_linear()
-
-    def _is_log_linear(self) -> bool:
-        """Whether log p(y | x) = A x - B exp(x) + C: its third derivative is its second."""
-        graph = self.graph
-
-        def total_at(x: jax.Array) -> jax.Array:
-            few = graph.few_documents, graph.few_y
-            return graph.document_terms(graph.response_sites, *few, graph.few_values, ZbarHandler(predictors=[x])).sum()
-
-        def derivative(function: Callable) -> Callable:
-            return lambda x: jax.jvp(function, (x,), (jnp.ones_like(x),))[1]
-
-        bend = derivative(jax.grad(total_at))
-        places = jnp.asarray([[-1.5, 0.2, 0.9], [0.7, -0.4, 1.4]])
-        second, third = (np.asarray(jax.jit(jax.vmap(f))(places)) for f in (bend, derivative(bend)))
-        return bool((second <= 0).all() and second.min() < 0 and np.allclose(second, third, rtol=1e-4, atol=1e-6))
-
-    def start(self) -> dict[str, jax.Array]:
-        """eta on a grid, as in the paper's section 3; the rest at feasible values."""
-        grid = np.linspace(-1, 1, self.shape[0])
-        if len(self.shape) > 1:
-            grid = np.stack([np.roll(grid, 7 * c) for c in range(self.shape[1])], 1)
-        values = {name: self.graph.few_values[name] for name in self.others}
-        return {self.eta: jnp.asarray(grid, jnp.float32), **values}
-
-    def _at(self, values: dict, corpus: Any, y: Any, point: jax.Array) -> jax.Array:
-        """log p(y | x) of each document, [D], at one predictor x of each, [D, C]."""
-        answer = ZbarHandler(lambda theta: theta, [point[:, 0] if len(self.shape) == 1 else point])
-        return self.graph.document_terms(self.graph.response_sites, corpus, y, values, answer)
+    log_linear: bool  # whether log p(y | x) = A x - B exp(x) + C
 
     def terms(self, values: dict, corpus: Any, y: Any, mean: jax.Array, covariance: jax.Array) -> jax.Array:
-        """F of each document, [D], at means [D, C] and covariances [D, C, C] of the predictor."""
-        at = partial(self._at, values, corpus, y)
-        if self.delta:
-            slope = jax.grad(lambda point: at(point).sum())
-
-            def along(direction: jax.Array) -> jax.Array:
-                return jax.jvp(slope, (mean,), (jnp.broadcast_to(direction, mean.shape),))[1]
-
-            bend = jax.vmap(along, out_axes=1)(jnp.eye(mean.shape[1]))  # [D, C, C]
-            return at(mean) + 0.5 * (bend * covariance).sum((1, 2))
-        points, log_weights = sigma_points(mean, covariance, NODES)
-        return (jnp.exp(log_weights)[:, None] * jax.vmap(at)(points)).sum(0)
+        """R of each document, [D], at means [D, C] and covariances [D, C, C] of the predictor."""
+        ...
 
     def slopes(self, values: dict, corpus: Any, y: Any, mean: jax.Array, covariance: jax.Array) -> tuple:
-        """F_m [C, D], F_v [C, C, D] and F_mm [C, C, D] at means [C, D] and covariances [C, C, D], documents last.
-
-        F_mm is for Newton's steps alone, which are guarded. With several predictors it is that of log p at the mean: over
-        all sigma points it would take most of the E-step's time.
-        """
-
-        def expected(mean: jax.Array, covariance: jax.Array) -> jax.Array:
-            return self.terms(values, corpus, y, mean.T, jnp.moveaxis(covariance, -1, 0)).sum()
-
-        def bent(mean: jax.Array) -> jax.Array:
-            return expected(mean, covariance) if len(mean) == 1 else self._at(values, corpus, y, mean.T).sum()
-
-        def along(direction: jax.Array) -> jax.Array:
-            return jax.jvp(jax.grad(bent), (mean,), (jnp.broadcast_to(direction[:, None], mean.shape),))[1]
-
-        slope, curve = jax.grad(expected, (0, 1))(mean, covariance)
-        bend = jax.vmap(along)(jnp.eye(len(mean)))  # one direction a predictor gives F_mm of all documents
-        return slope, (curve + jnp.swapaxes(curve, 0, 1)) / 2, bend
-
-    def log_prior(self, values: dict) -> jax.Array:
-        """log p of eta and the other parameters; nothing under maximum likelihood."""
-        if not self.map:
-            return jnp.zeros(())
-        few = self.graph.few_documents, self.graph.few_y
-        trace = run(self.graph.story, *few, values, ZbarHandler(lambda theta: theta))
-        return total(trace, [self.eta, *self.others])
+        """R_m [C, D], R_v [C, C, D] and R_mm [C, C, D] at means [C, D] and covariances [C, C, D], documents last."""
+        ...
 
 
-class Settled(NamedTuple):
+class LocalPosterior(NamedTuple):
     """What the E-step leaves of each document."""
 
     gamma: jax.Array  # [D, K]
@@ -153,8 +60,8 @@ class Settled(NamedTuple):
     bound: jax.Array  # [D]
 
 
-class _Lanes(NamedTuple):
-    """The same for a block of documents, topics first."""
+class _BatchState(NamedTuple):
+    """The same for a batch of documents, topics first."""
 
     gamma: jax.Array  # [K, width]
     tilt: jax.Array  # [K, width]
@@ -175,56 +82,57 @@ def no_less_than_rounding(second: jax.Array, outer: jax.Array) -> jax.Array:
 
 
 class Sums(NamedTuple):
-    """What the M-step needs of phi, summed over all pairs, with F_v the response's slope in the predictor's covariance."""
+    """What the M-step needs of phi, summed over all pairs, with R_v the response's slope in the predictor's covariance."""
 
     counts: jax.Array  # [V, K], the sums of equation 8
-    products: jax.Array  # [C, K, K], sum_d F_v,cc / N^2 sum_n phi_n phi_n'
-    pull: jax.Array  # [K, C], sum_d sum_n phi_n (F_v eta' phi_n)' / N^2
+    products: jax.Array  # [C, K, K], sum_d R_v,cc / N^2 sum_n phi_n phi_n'
+    pull: jax.Array  # [K, C], sum_d sum_n phi_n (R_v eta' phi_n)' / N^2
 
 
-def settle_glm(
-    response: GlmResponse, data: tuple, pairs: PairBlocks, log_beta: jax.Array, alpha: jax.Array, values: dict,
-    start: Settled, limits: tuple,
-) -> tuple[Settled, Sums]:  # fmt: skip
-    """The E-step from a given state. ``alpha`` is [D, K], ``log_beta`` [V, K], ``limits`` are tolerance and iterations."""
+def coordinate_ascent(
+    response: Expectation, data: tuple, pairs: PairBlocks, log_beta: jax.Array, alpha: jax.Array, eta: jax.Array,
+    values: dict, start: LocalPosterior, limits: tuple,
+) -> tuple[LocalPosterior, Sums]:  # fmt: skip
+    """The E-step from a given state. ``alpha`` is [D, K], ``log_beta`` [V, K], ``eta`` [K, C]; ``limits`` are tolerance and
+    iterations."""
     limits = jnp.float32(limits[0]), jnp.int32(limits[1])
     sums, out = by_threads(
-        _settle_shards, pairs.batches, pairs, data, log_beta, alpha, values, start, limits,
+        _ascend_shards, pairs.batches, pairs, data, log_beta, alpha, eta, values, start, limits,
         response=response, deepest=pairs.deepest,
     )  # fmt: skip
     sums = Sums(*(jnp.asarray(leaf.sum(0)) for leaf in sums))
-    settled = Settled(*(by_document(leaf, pairs.batches) for leaf in out))
-    return settled, sums._replace(counts=sums.counts[:-1])
+    found = LocalPosterior(*(by_document(leaf, pairs.batches) for leaf in out))
+    return found, sums._replace(counts=sums.counts[:-1])
 
 
 @partial(jax.jit, static_argnames=("response", "deepest"))
-def _settle_shards(
-    between: tuple, pairs: PairBlocks, data: tuple, log_beta: jax.Array, alpha: jax.Array, values: dict, start: Settled,
-    limits: tuple, *, response: GlmResponse, deepest: int,
-) -> tuple[Sums, Settled]:  # fmt: skip
-    """The same for the shards between two: their sums, and what documents end with in their lanes."""
+def _ascend_shards(
+    between: tuple, pairs: PairBlocks, data: tuple, log_beta: jax.Array, alpha: jax.Array, eta: jax.Array, values: dict,
+    start: LocalPosterior, limits: tuple, *, response: Expectation, deepest: int,
+) -> tuple[Sums, LocalPosterior]:  # fmt: skip
+    """The same for the shards between two: their sums, and what documents end with in their documents."""
 
     def one_shard(
-        shard: tuple, log_beta: jax.Array, alpha: jax.Array, values: dict, begin: Settled, rest: tuple
-    ) -> tuple:
+        shard: tuple, log_beta: jax.Array, alpha: jax.Array, eta: jax.Array, values: dict, begin: LocalPosterior,
+        rest: tuple,
+    ) -> tuple:  # fmt: skip
         terms, repeats, firsts, depths, rows_of, lengths_of = shard
         terms, repeats = with_padding(terms, log_beta.shape[0]), with_padding(repeats, 0)
         (corpus, y), (e_tolerance, e_iterations) = rest
         beta_of_terms = out_of_logs(log_beta)
-        eta = values[response.eta].reshape(log_beta.shape[1], -1)  # [K, C]
         num_topics, size = eta.shape
 
-        def block(b: jax.Array, carry: tuple) -> tuple:
+        def batch(b: jax.Array, carry: tuple) -> tuple:
             sums, out, beta = carry
             rows, first, depth = rows_of[b], firsts[b], depths[b]
             beta = look_up(beta, beta_of_terms, terms, first, depth)
             few = corpus.take(rows), jax.tree.map(lambda leaf: leaf[rows], y)
             length = jnp.maximum(few[0].lengths, 1.0)
-            lanes = _Block(response, values, eta, alpha[rows].T, length, few, beta, repeats, first, depth)
-            at = lanes.evaluate(begin.gamma[rows].T, begin.tilt[rows].T, begin.linear[rows].T)
+            documents = _Batch(response, values, eta, alpha[rows].T, length, few, beta, repeats, first, depth)
+            at = documents.evaluate(begin.gamma[rows].T, begin.tilt[rows].T, begin.linear[rows].T)
             state = 0, at, jnp.ones(len(rows)), lengths_of[b] > 0
             state = jax.lax.while_loop(
-                lambda state: (state[0] < e_iterations) & state[3].any(), partial(lanes.step, e_tolerance), state
+                lambda state: (state[0] < e_iterations) & state[3].any(), partial(documents.step, e_tolerance), state
             )
             at = state[1]
             weighed = Weighed.of(expected_log_of(at.gamma) + at.tilt)
@@ -236,21 +144,21 @@ def _settle_shards(
                 return Sums(part.add(sums.counts), sums.products + products, sums.pull + pull)
 
             sums = jax.lax.fori_loop(0, -(-depth // CHUNK), add, sums)
-            settled = Settled(
+            found = LocalPosterior(
                 at.gamma.T, at.tilt.T, at.linear.T, at.tokens.T, at.mean.T, jnp.moveaxis(at.covariance, -1, 0), at.bound
             )
-            return sums, jax.tree.map(lambda whole, part: whole.at[b].set(part), out, settled), beta
+            return sums, jax.tree.map(lambda whole, part: whole.at[b].set(part), out, found), beta
 
         out = jax.tree.map(lambda leaf: jnp.zeros((*rows_of.shape, *leaf.shape[1:])), begin)
         sums = Sums(jnp.zeros_like(beta_of_terms), jnp.zeros((size, num_topics, num_topics)), jnp.zeros_like(eta))
         buffer = room(deepest, num_topics, rows_of.shape[1])
-        return jax.lax.fori_loop(0, rows_of.shape[0], block, (sums, out, buffer))[:2]
+        return jax.lax.fori_loop(0, rows_of.shape[0], batch, (sums, out, buffer))[:2]
 
-    return over_shards(one_shard, pairs.shards, (log_beta, alpha, values, start, (data, limits)), between)
+    return over_shards(one_shard, pairs.shards, (log_beta, alpha, eta, values, start, (data, limits)), between)
 
 
 def sums_of(part: Chunk, curve: jax.Array, eta: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """What the pairs of a chunk add to ``products`` and ``pull`` of :class:`Sums`; ``curve`` is F_v / N^2, [C, C, width]."""
+    """What the pairs of a chunk add to ``products`` and ``pull`` of :class:`Sums`; ``curve`` is R_v / N^2, [C, C, width]."""
     if len(curve) == 1:
         weighed = part.counted * jnp.tile(curve[0, 0], CHUNK)[:, None]
         return (weighed.T @ part.phi)[None], weighed.T @ (part.phi @ eta)
@@ -287,10 +195,10 @@ def expected_log_of(gamma: jax.Array) -> jax.Array:
     return digamma(gamma) - digamma(gamma.sum(0))
 
 
-class _Block(NamedTuple):
-    """A block of documents and all that its E-step reads."""
+class _Batch(NamedTuple):
+    """A batch of documents and all that its E-step reads."""
 
-    response: GlmResponse
+    response: Expectation
     values: dict
     eta: jax.Array  # [K, C]
     prior: jax.Array  # [K, width]
@@ -304,7 +212,7 @@ class _Block(NamedTuple):
     def expected(self, mean: jax.Array, covariance: jax.Array) -> jax.Array:
         return self.response.terms(self.values, *self.few, mean.T, jnp.moveaxis(covariance, -1, 0))
 
-    def evaluate(self, gamma: jax.Array, tilt: jax.Array, linear: jax.Array) -> _Lanes:
+    def evaluate(self, gamma: jax.Array, tilt: jax.Array, linear: jax.Array) -> _BatchState:
         """The bound at gamma and a tilt, with what follows from them."""
         eta, prior, length = self.eta, self.prior, self.length
         e_log_theta = expected_log_of(gamma)
@@ -327,14 +235,14 @@ class _Block(NamedTuple):
         nothing = jnp.zeros_like(gamma), jnp.zeros(width), jnp.zeros((size, size, width))
         tokens, words, outer = jax.lax.fori_loop(0, self.depth, place, nothing)
         mean = eta.T @ tokens / length
-        covariance = 2 * outer
+        covariance = jnp.maximum(2 * outer, 0.0)
         if exact is None:
             covariance = no_less_than_rounding(jnp.einsum("kc,kw,ke->cew", eta, tokens, eta), outer) / length**2
         proportions = ((prior - gamma) * e_log_theta + gammaln(gamma)).sum(0) - gammaln(gamma.sum(0))
         constant = gammaln(prior.sum(0)) - gammaln(prior).sum(0)
         words = words - (tokens * tilt).sum(0)
         bound = words + proportions + constant + self.expected(mean, covariance)
-        return _Lanes(gamma, tilt, linear, tokens, mean, covariance, bound)
+        return _BatchState(gamma, tilt, linear, tokens, mean, covariance, bound)
 
     def step(self, e_tolerance: jax.Array, state: tuple) -> tuple:
         """Move gamma and the tilt of all documents that still move."""
@@ -346,7 +254,8 @@ class _Block(NamedTuple):
         move = against(jnp.einsum("cew,efw->cfw", bend, old.covariance), target - old.linear)
         linear = old.linear + move
         tilt = eta @ linear + jnp.einsum("kc,cew,ke->kw", eta, square, eta)
-        new = self.evaluate(self.prior + old.tokens, old.tilt + size * (tilt - old.tilt), old.linear + size * move)
+        gamma = old.gamma + size * (self.prior + old.tokens - old.gamma)
+        new = self.evaluate(gamma, old.tilt + size * (tilt - old.tilt), old.linear + size * move)
         better = moving & (new.bound >= old.bound)
         gain = jnp.abs(new.bound - old.bound) > e_tolerance * jnp.abs(new.bound)
         kept = jax.tree.map(lambda new, old: jnp.where(better, new, old), new, old)
@@ -384,7 +293,7 @@ def _sums_of_shards(
         terms, repeats = with_padding(terms, log_beta.shape[0]), with_padding(repeats, 0)
         beta_of_terms = out_of_logs(log_beta)
 
-        def block(b: jax.Array) -> jax.Array:
+        def batch(b: jax.Array) -> jax.Array:
             weighed, length = Weighed.of(weights[rows_of[b]].T), lengths[rows_of[b]]
             grown = growth(eta, length) if exact else None
 
@@ -401,6 +310,51 @@ def _sums_of_shards(
             outer = jax.lax.fori_loop(0, -(-depths[b] // CHUNK), add, nothing)
             return jnp.moveaxis(outer, -1, 0)
 
-        return jax.lax.map(block, jnp.arange(rows_of.shape[0]))
+        return jax.lax.map(batch, jnp.arange(rows_of.shape[0]))
 
     return over_shards(one_shard, pairs.shards, (log_beta, weights, eta, lengths), between)
+
+
+def sums_of_products(
+    pairs: PairBlocks, log_beta: jax.Array, log_weight: jax.Array, of_document: jax.Array
+) -> jax.Array:
+    """sum_d of_document_d sum_n phi_dn phi_dn', [K, K]; phi is proportional to exp(log_weight_d) beta_w."""
+    parts = pairs, log_beta, log_weight, of_document
+    return by_threads(_products_of_shards, pairs.batches, *parts, deepest=pairs.deepest).sum(0)
+
+
+@partial(jax.jit, static_argnames=("deepest",))
+def _products_of_shards(
+    between: tuple,
+    pairs: PairBlocks,
+    log_beta: jax.Array,
+    log_weight: jax.Array,
+    of_document: jax.Array,
+    *,
+    deepest: int,
+) -> jax.Array:
+    """sum_d of_document_d sum_n phi_dn phi_dn' of each shard between two, [shards, K, K]; phi is proportional to
+    exp(log_weight_d) beta_w."""
+    num_topics = log_beta.shape[1]
+
+    def one_shard(shard: tuple, log_beta: jax.Array, log_weight: jax.Array, of_document: jax.Array) -> jax.Array:
+        terms, repeats, start, depths, rows_of, _ = shard
+        terms, repeats = with_padding(terms, log_beta.shape[0]), with_padding(repeats, 0)
+        beta_of_terms = out_of_logs(log_beta)
+
+        def batch(b: jax.Array, carry: tuple) -> tuple:
+            products, beta = carry
+            rows, first, depth = rows_of[b], start[b], depths[b]
+            beta = look_up(beta, beta_of_terms, terms, first, depth)
+            weighed, factor = Weighed.of(log_weight[rows].T), jnp.tile(of_document[rows], CHUNK)
+
+            def add(chunk: jax.Array, products: jax.Array) -> jax.Array:
+                part = Chunk.of(beta, terms, repeats, (first, depth), chunk, weighed)
+                return products + (part.counted * factor[:, None]).T @ part.phi
+
+            return jax.lax.fori_loop(0, -(-depth // CHUNK), add, products), beta
+
+        carry = jnp.zeros((num_topics, num_topics)), room(deepest, num_topics, rows_of.shape[1])
+        return jax.lax.fori_loop(0, rows_of.shape[0], batch, carry)[0]
+
+    return over_shards(one_shard, pairs.shards, (log_beta, log_weight, of_document), between)

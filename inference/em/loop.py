@@ -1,0 +1,133 @@
+"""The turns of variational EM, and draws from what they end with.
+
+An E-step that starts where the last one ended can only raise the bound, but keeps documents with the topics they
+first took: from uniform topics it ends several percent lower than E-steps that start afresh. So E-steps start afresh
+until the bound rests or a fresh one would let it fall, and from then on where the last one ended, until it rests again.
+alpha is estimated only then: while topics are still alike, all documents look alike, and alpha would run away.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import Any, Protocol
+
+import numpy as np
+import numpyro.distributions as dist
+from tqdm.auto import tqdm
+
+from ..story.bound import BoundGraph
+from .components import Posterior
+
+LARGEST_SITE = 2**28  # bytes: the draws of the largest site stay below
+FRESH = 10  # E-steps that start afresh at least: nearly equal topics rise slowly at first
+ROUNDING = 1e-6  # relative fall of the bound that float32 explains
+
+
+class Steps(Protocol):
+    """What the loop asks of a model; see :class:`.model.EMModel`."""
+
+    monotone: bool
+    afresh: bool
+
+    def e_step(self, state: Any, fresh: bool) -> Any: ...
+    def m_step(self, state: Any, fresh: bool) -> Any: ...
+    def bound(self, state: Any) -> float: ...
+    def q(self, state: Any) -> Posterior: ...
+
+
+def ascend(
+    model: Steps, state: Any, graph: BoundGraph, num_iterations: int, tolerance: float, progress_bar: bool
+) -> tuple[Any, dict[str, Any]]:
+    """E-steps and M-steps in turn until the bound rests."""
+    began, fresh = time.perf_counter(), model.afresh
+    bounds: list[float] = []
+    info: dict[str, Any] = {"bound": bounds, "converged": False, "interrupted": False}
+    with tqdm(total=num_iterations, desc="EM", disable=not progress_bar) as bar:
+        state = model.e_step(state, fresh=True)
+        bounds.append(finite_bound(model, state, graph))
+        try:
+            for i in range(1, num_iterations + 1):
+                moved, was_fresh = model.m_step(state, fresh), fresh
+                new = model.e_step(moved, fresh=fresh)
+                bound = finite_bound(model, new, graph)
+                if fresh and bound - bounds[-1] < -ROUNDING * abs(bounds[-1]):
+                    fresh, new = False, model.e_step(moved, fresh=False)
+                    bound = finite_bound(model, new, graph)
+                rise = (bound - bounds[-1]) / abs(bounds[-1])
+                fresh = fresh and not (i >= FRESH and rise < tolerance)
+                if model.monotone and rise < -ROUNDING:
+                    info["warning"] = f"the bound fell from {bounds[-1]:.8g} to {bound:.8g} in iteration {i}"
+                    warnings.warn(f"vem stopped: {info['warning']}.", RuntimeWarning, stacklevel=4)
+                    break
+                state = new
+                bounds.append(bound)
+                bar.update()
+                bar.set_postfix_str(f"bound {bound:.6g}")
+                if not was_fresh and abs(rise) < tolerance:
+                    info["converged"] = True
+                    break
+        except KeyboardInterrupt:
+            info["interrupted"] = True
+    info["seconds"] = time.perf_counter() - began
+    return state, info
+
+
+def finite_bound(model: Steps, state: Any, graph: BoundGraph) -> float:
+    """The bound, if it is a number; else name the site that is none."""
+    bound = model.bound(state)
+    if np.isfinite(bound):
+        return bound
+    bad = [name for name, law in model.q(state).items() if not np.isfinite(_parameter(law)).all()]
+    bad = bad or list(graph.response_sites) or ["w"]
+    raise FloatingPointError(
+        f"The bound of the story {graph.story.name!r} became {bound} at the site {bad[0]!r}; look at its "
+        "prior and at the scale of y."
+    )
+
+
+def _parameter(law: dist.Distribution) -> np.ndarray:
+    """The first parameter of a site's approximate posterior: concentration, probabilities, mean, or value."""
+    for name in ("concentration", "probs", "loc", "v"):
+        if hasattr(law, name):
+            return np.asarray(getattr(law, name))
+    raise TypeError(f"vem cannot draw from {type(law).__name__}")
+
+
+def means(q: Posterior) -> dict[str, np.ndarray]:
+    """The mean of each site, [1 chain, ...] in float32; a class has none."""
+    found = {name: _parameter(law) for name, law in q.items() if not isinstance(law, dist.CategoricalProbs)}
+    for name, law in q.items():
+        if isinstance(law, dist.Dirichlet):
+            found[name] = found[name] / found[name].sum(-1, keepdims=True)
+    return {name: np.asarray(value, np.float32)[None] for name, value in found.items()}
+
+
+def draw(q: Posterior, rng: np.random.Generator, num_draws: int) -> dict[str, np.ndarray]:
+    """Draws from the approximate posterior, [1 chain, draws, ...] for each site."""
+    free = any(not isinstance(law, dist.Delta) for law in q.values())
+    sizes = [_parameter(law).size * 4 for law in q.values() if isinstance(law, dist.Dirichlet | dist.Delta)]
+    # one draw says all of what is but estimated
+    draws = int(max(1, min(num_draws, LARGEST_SITE // max(sizes, default=4)))) if free else 1
+    return {name: _draws_of(law, rng, draws) for name, law in q.items()}
+
+
+def _draws_of(law: dist.Distribution, rng: np.random.Generator, draws: int) -> np.ndarray:
+    value, tiny = _parameter(law), np.finfo(np.float32).tiny
+    if isinstance(law, dist.Dirichlet):
+        out = np.empty((1, draws, *value.shape), np.float32)
+        for draw in out[0]:
+            gamma = np.maximum(rng.standard_gamma(value), tiny)
+            draw[:] = gamma / gamma.sum(-1, keepdims=True)
+        return np.maximum(out, tiny)
+    if isinstance(law, dist.CategoricalProbs):
+        ends = value.cumsum(-1)
+        ends /= ends[..., -1:]
+        uniform = rng.random((draws, *ends.shape[:-1], 1))
+        return (uniform > ends).sum(-1, dtype=np.int32)[None]
+    if isinstance(law, dist.MultivariateNormal):
+        noise = rng.normal(size=(1, draws, *value.shape)) @ np.swapaxes(np.asarray(law.scale_tril), -1, -2)
+        return (value + noise).astype(np.float32)
+    if isinstance(law, dist.Normal):
+        return rng.normal(value, np.asarray(law.scale), (1, draws, *value.shape)).astype(np.float32)
+    return np.broadcast_to(np.asarray(value, np.float32), (1, draws, *value.shape))

@@ -1,0 +1,263 @@
+"""Smooth responses of one linear predictor: any observed sites that read zbar through one ``zbar @ eta``.
+
+They enter the bound as R_d(m_d, v_d) = E[log p(y_d | x)], x the predictor with mean m_d and covariance v_d under q, averaged
+over sigma points: nothing else of the story is known. For a normal response that is exact. The paper's delta method,
+log p(y | m) + tr(v d^2 log p / dx^2) / 2, is there for comparison. The E-step is that of :mod:`..kernels.response_steps`.
+
+In the M-step eta moves by Newton's step on sum_d R_d(m_d(eta), v_d(eta)) + log p(eta), with
+
+    gradient  sum_d phibar_d R_m' + 2 S_d eta R_v,    Hessian  sum_d phibar_d phibar_d' R_mm + 2 S_d R_v
+
+where v_d = eta' S_d eta and S_d = (diag sum_n phi_n - sum_n phi_n phi_n') / N^2; of the products of phi in the Hessian only
+those of one predictor with itself are kept. For a normal response that is equation 10 of Blei & McAuliffe (2007), solved at
+once. Other parameters move by L-BFGS. Steps are halved until the bound rises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from topiczoo.corpora.layouts import documents
+
+from ..kernels.quadrature import sigma_points
+from ..story.bound import BoundGraph
+from ..story.graph import ZBAR
+from ..story.tracing import ZbarHandler
+from .components import Posterior, Settings, State, coefficients_site, refuse
+from .sites import Points, PointSites, log_prior
+from .starts import coefficients_by_response, topics_by_response
+from .words import of_terms, of_topics
+
+NODES = 9
+SMALLEST_PIVOT = 1e-5  # of a root's largest; below it a matrix is as good as singular
+
+
+class SmoothResponse:
+    """Observed sites below zbar, the coefficients eta, and the other parameters they read. The state holds their values."""
+
+    reads: ClassVar[frozenset[str]] = frozenset({"point", "start", "order", "expectation"})
+    monotone: ClassVar[bool] = True
+
+    def __init__(self, graph: BoundGraph, settings: Settings, sites: tuple[str, ...] | None = None) -> None:
+        self.graph, self.settings = graph, settings
+        self.responses = graph.response_sites if sites is None else sites
+        self.map, self.delta = settings.point == "map", settings.expectation == "delta"
+        for name in self.responses:
+            if name in graph.latent:
+                refuse(graph, name, "it is latent and depends on zbar")
+            if graph.density_axis[name] is None:
+                refuse(graph, name, "it has no axis of documents")
+        self.eta = coefficients_site(graph, self.responses[0])
+        graph.refuse_linked_documents()
+        self.shape = graph.latent[self.eta].shape  # [K] or [K, C]
+        self.num_topics, self.size = self.shape[0], int(np.prod(self.shape[1:], dtype=int))
+        read = set().union(*(graph.parents[name] for name in self.responses)) - {ZBAR}
+        self.others = sorted((read & set(graph.latent)) - {self.eta})
+        for name in self.others:
+            if graph.latent[name].document_axis is not None or graph.latent[name].discrete:
+                refuse(graph, name, "the response reads it and it belongs to documents or is discrete")
+        self.names = {*self.responses, self.eta, *self.others}
+        self.data = documents(graph.corpus), jax.tree.map(jnp.asarray, graph.y)
+        self.log_linear = not self.delta and len(self.shape) == 1 and self._is_log_linear()
+        if settings.order == "sequential":
+            self.require_normal()
+        # data is an argument: XLA would spend seconds on what follows from constants
+        self.objective = partial(jax.jit(self._objective), self.data)
+        self._slopes = partial(jax.jit(self._derivatives), self.data)
+        self._prior = jax.jit(self.log_prior)
+        self.points = PointSites(graph, self.others, self._of_others, steps=20)
+
+    def _is_log_linear(self) -> bool:
+        """Whether log p(y | x) = A x - B exp(x) + C: its third derivative is its second."""
+
+        def total_at(x: jax.Array) -> jax.Array:
+            return self._at(self.graph.few_values, self.graph.few_documents, self.graph.few_y, x[:, None]).sum()
+
+        def derivative(function: Callable) -> Callable:
+            return lambda x: jax.jvp(function, (x,), (jnp.ones_like(x),))[1]
+
+        bend = derivative(jax.grad(total_at))
+        places = jnp.asarray([[-1.5, 0.2, 0.9], [0.7, -0.4, 1.4]])
+        second, third = (np.asarray(jax.jit(jax.vmap(f))(places)) for f in (bend, derivative(bend)))
+        return bool((second <= 0).all() and second.min() < 0 and np.allclose(second, third, rtol=1e-4, atol=1e-6))
+
+    # R and its derivatives
+
+    def _at(self, values: Points, corpus: Any, y: Any, point: jax.Array) -> jax.Array:
+        """log p(y | x) of each document, [D], at one predictor x of each, [D, C]."""
+        answer = ZbarHandler(lambda theta: theta, [point[:, 0] if len(self.shape) == 1 else point])
+        return self.graph.document_terms(self.responses, corpus, y, values, answer)
+
+    def terms(self, values: Points, corpus: Any, y: Any, mean: jax.Array, covariance: jax.Array) -> jax.Array:
+        """R of each document, [D], at means [D, C] and covariances [D, C, C] of the predictor."""
+        at = partial(self._at, values, corpus, y)
+        if self.delta:
+            slope = jax.grad(lambda point: at(point).sum())
+
+            def along(direction: jax.Array) -> jax.Array:
+                return jax.jvp(slope, (mean,), (jnp.broadcast_to(direction, mean.shape),))[1]
+
+            bend = jax.vmap(along, out_axes=1)(jnp.eye(mean.shape[1]))  # [D, C, C]
+            return at(mean) + 0.5 * (bend * covariance).sum((1, 2))
+        points, log_weights = sigma_points(mean, covariance, NODES)
+        return (jnp.exp(log_weights)[:, None] * jax.vmap(at)(points)).sum(0)
+
+    def slopes(self, values: Points, corpus: Any, y: Any, mean: jax.Array, covariance: jax.Array) -> tuple:
+        """R_m [C, D], R_v [C, C, D] and R_mm [C, C, D] at means [C, D] and covariances [C, C, D], documents last.
+
+        R_mm is for Newton's steps alone, which are guarded. With several predictors it is that of log p at the mean: over
+        all sigma points it would take most of the E-step's time.
+        """
+
+        def expected(mean: jax.Array, covariance: jax.Array) -> jax.Array:
+            return self.terms(values, corpus, y, mean.T, jnp.moveaxis(covariance, -1, 0)).sum()
+
+        def bent(mean: jax.Array) -> jax.Array:
+            return expected(mean, covariance) if len(mean) == 1 else self._at(values, corpus, y, mean.T).sum()
+
+        def along(direction: jax.Array) -> jax.Array:
+            return jax.jvp(jax.grad(bent), (mean,), (jnp.broadcast_to(direction[:, None], mean.shape),))[1]
+
+        slope, curve = jax.grad(expected, (0, 1))(mean, covariance)
+        bend = jax.vmap(along)(jnp.eye(len(mean)))  # one direction a predictor gives R_mm of all documents
+        return slope, (curve + jnp.swapaxes(curve, 0, 1)) / 2, bend
+
+    def log_prior(self, values: Points) -> jax.Array:
+        """log p of eta and the other parameters; nothing under maximum likelihood."""
+        return log_prior(self.graph, [self.eta, *self.others] if self.map else [], values)
+
+    def _objective(self, data: tuple, values: Points, mean: jax.Array, covariance: jax.Array) -> jax.Array:
+        """sum_d R_d + log p(values)."""
+        return self.terms(values, *data, mean, covariance).sum() + self.log_prior(values)
+
+    def _derivatives(self, data: tuple, values: Points, mean: jax.Array, covariance: jax.Array) -> tuple:
+        """R_m, R_mm and R_v, documents first, and slope and curvature of eta's log-prior."""
+        slope, curve, bend = self.slopes(values, *data, mean.T, jnp.moveaxis(covariance, 0, -1))
+
+        def prior(eta: jax.Array) -> jax.Array:
+            return self.log_prior({**values, self.eta: eta.reshape(self.shape)})
+
+        eta = values[self.eta].ravel()
+        of_documents = slope.T, jnp.moveaxis(bend, -1, 0), jnp.moveaxis(curve, -1, 0)
+        return *of_documents, jax.grad(prior)(eta), jax.hessian(prior)(eta)
+
+    # a normal response: R = -precision ((target - m)^2 + v) / 2 + what does not depend on topics
+
+    def require_normal(self) -> None:
+        """Refuse what is not N(zbar @ eta + something free of topics, scale^2), by its slopes on a few documents."""
+        graph, name = self.graph, self.responses[0]
+        if self.size != 1 or len(self.shape) > 1:
+            refuse(graph, name, f"its eta has shape {list(self.shape)} where [K] is needed")
+        few, (mean, zero) = (graph.few_documents, graph.few_y), (jnp.asarray([[0.7, -1.3, 2.1]]), jnp.zeros((1, 3)))
+        look = jax.jit(partial(self.slopes, graph.few_values, *few))
+        at_zero, moved = look(zero, 1.0 + zero[None]), look(mean, 0.3 + zero[None])
+        line = at_zero[0] + 2 * at_zero[1][0] * mean
+        if not (np.allclose(at_zero[1], moved[1], rtol=1e-3) and np.allclose(line, moved[0], rtol=1e-3, atol=1e-3)):
+            family = graph.family(name).__name__
+            why = f"its distribution is {family} where a Normal around zbar @ eta is needed"
+            refuse(graph, name, f"{why} (order='parallel' serves it)" if self.settings.order == "sequential" else why)
+
+    def as_normal(self, values: Points) -> tuple[np.ndarray, np.ndarray]:
+        """Target and precision of each document, [D]; a precision of 0 means unlabelled."""
+        zero = jnp.zeros((len(self.graph.corpus), 1))
+        slope, _, curve, *_ = self._slopes(values, zero, 1.0 + zero[..., None])
+        precision = -2 * np.asarray(curve, np.float64)[:, 0, 0]
+        target = np.asarray(slope, np.float64)[:, 0] / np.where(precision > 0, precision, 1.0)
+        return target, precision
+
+    def at_deviation_of_y(self, values: Points) -> Points:
+        """The other parameters at their best for one mean of all documents, without priors: sigma at the deviation of y."""
+        target, precision = self.as_normal(values)
+        mean = jnp.full((len(target), 1), target[precision > 0].mean(), jnp.float32)
+        bare = PointSites(self.graph, self.others, lambda points, *at: self._of_others(points, *at, prior=0.0), 100)
+        return {**values, **bare.m_step(values, self.data, values[self.eta], mean, 0 * mean[..., None])}
+
+    # what EM asks
+
+    def first_values(self) -> Points:
+        """Feasible values of the parameters."""
+        return {name: self.graph.few_values[name] for name in (self.eta, *self.others)}
+
+    def start(self, rng: np.random.Generator) -> tuple[Points, np.ndarray | float]:
+        """Topics by the response, or section 3 of the paper: eta on a grid, topics uniform (plus noise)."""
+        grid, counts = np.linspace(-1, 1, self.num_topics), 0.0
+        if len(self.shape) > 1:
+            grid = np.stack([np.roll(grid, 7 * c) for c in range(self.size)], 1)
+        if self.settings.start == "response":
+            counts, shares = topics_by_response(self.graph.corpus.counts, self.graph.y, self.num_topics)
+            if len(self.shape) > 1:
+                grid = coefficients_by_response(self.graph.y, shares, self.size)
+        values = {**self.first_values(), self.eta: jnp.asarray(grid, jnp.float32)}
+        return self.at_deviation_of_y(values) if self.settings.order == "sequential" else values, counts
+
+    def e_step(self, words: Any, log_mean: np.ndarray, state: State, fresh: bool) -> State:
+        start = None if fresh else state.local
+        local, sums = words.with_response(self, state.response, log_mean, state.alpha, start)
+        return state._replace(local=local, counts=of_topics(sums.counts, log_mean.shape), statistics=sums)
+
+    def m_step(self, words: Any, log_mean: np.ndarray, state: State) -> Points:
+        values, mean, covariance = self.move_eta(words, log_mean, state)
+        return {**values, **self.points.m_step(values, self.data, values[self.eta], mean, covariance)}
+
+    def move_eta(self, words: Any, log_mean: np.ndarray, state: State) -> tuple[Points, jax.Array, jax.Array]:
+        """The response's parameters with eta moved, and mean and covariance of the predictor there."""
+        values, local, sums = state.response, state.local, state.statistics
+        mean, covariance, tokens = local.mean, local.covariance, local.tokens
+        slope, bend, curve, prior_slope, prior_bend = self._slopes(values, mean, covariance)
+        length = jnp.maximum(jnp.asarray(words.lengths, jnp.float32), 1.0)[:, None]
+        weight, phibar = curve / length[..., None] ** 2, tokens / length
+        eta = values[self.eta].reshape(self.num_topics, -1)
+        gradient = phibar.T @ slope + 2 * (jnp.einsum("dk,dce,ke->kc", tokens, weight, eta) - sums.pull)
+        each, topics = jnp.arange(self.size), jnp.arange(self.num_topics)
+        hessian = jnp.einsum("dk,dce,dl->kcle", phibar, bend, phibar)
+        hessian = hessian.at[topics, :, topics, :].add(2 * jnp.einsum("dce,dk->kce", weight, tokens))
+        hessian = hessian.at[:, each, :, each].add(-2 * sums.products)
+        n = self.num_topics * self.size
+        ascent = np.asarray(gradient.ravel() + prior_slope, np.float64)
+        bend_of_eta = np.asarray(hessian.reshape(n, n) + prior_bend, np.float64)
+        move = solve_newton(-(bend_of_eta + bend_of_eta.T) / 2, ascent)
+        if ascent @ move <= 0:
+            move = ascent
+        old, log_beta = float(self.objective(values, mean, covariance)), of_terms(log_mean)
+        for halvings in range(12):
+            moved = jnp.asarray(np.ravel(eta) + move / 2**halvings, jnp.float32).reshape(self.shape)
+            new = {**values, self.eta: moved}
+            moments = words.moments(moved.reshape(self.num_topics, -1), local, log_beta, self.log_linear)
+            if float(self.objective(new, *moments)) >= old:
+                return new, *moments
+        return values, mean, covariance
+
+    def _of_others(
+        self, points: Points, data: tuple, eta: jax.Array, mean: jax.Array, covariance: jax.Array, prior: float = 1.0
+    ) -> jax.Array:
+        values = {**points, self.eta: eta}
+        return self.terms(values, *data, mean, covariance).sum() + prior * self.log_prior(values)
+
+    def bound(self, state: State) -> float:
+        return float(self._prior(state.response))
+
+    def q(self, state: State) -> Posterior:
+        return {name: dist.Delta(np.asarray(value)) for name, value in state.response.items()}
+
+    def report(self, state: State) -> Mapping[str, float]:
+        return {}
+
+
+def solve_newton(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:
+    """By Cholesky's root where there is a good one, else the shortest of the nearest solutions, which takes far longer."""
+    try:
+        root, lower = cho_factor(matrix)
+        pivots = np.diag(root)
+        if pivots.min() > SMALLEST_PIVOT * pivots.max():
+            return cho_solve((root, lower), vector)
+    except LinAlgError:
+        pass
+    return np.linalg.lstsq(matrix, vector, rcond=None)[0]
