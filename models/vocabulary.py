@@ -148,8 +148,8 @@ class BagOfWords(dist.Distribution):
     """The words of documents that have one topic each: log p = sum_w count_dw log beta_{z_d, w}.
 
     An observed value is the corpus' distinct (document, term, count) triples, ``corpus.pairs``; a drawn value is
-    the dense [documents, terms] table of counts. ``z`` may carry leading dimensions (NumPyro's enumeration gives
-    it shape [topics, 1]): the table of log-probabilities is computed once for all topics.
+    the dense [documents, terms] table of counts. ``z`` may carry leading dimensions: the table of
+    log-probabilities is computed once for all topics, also where ``vmap`` tries one topic after the other.
     """
 
     arg_constraints: ClassVar = {"beta": constraints.independent(constraints.simplex, 1)}

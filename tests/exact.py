@@ -25,15 +25,15 @@ from topiczoo.inference.story.tracing import run, total
 class _WithoutWords(Messenger):
     """The story without the density of its words, of their topics and of what reads the topics."""
 
-    def __init__(self, parts):
+    def __init__(self, parts, discrete):
         super().__init__(None)
-        self.parts = parts
+        self.parts, self.discrete = parts, discrete
 
     def process_message(self, msg):
         if msg["type"] == "draw_words":
             msg["value"] = msg["args"][1]
         elif msg["type"] == "sample" and msg["name"] in self.parts:
-            if msg["name"] == "z":  # one topic a document: no site of the marginal
+            if msg["name"] in self.discrete:  # one topic or class a document: no site of the marginal
                 msg["value"], msg["is_observed"] = jnp.zeros(msg["fn"].shape(), jnp.int32), True
             msg["fn"] = msg["fn"].mask(False)
 
@@ -47,22 +47,35 @@ class Exact:
         self.y = jax.tree.map(jnp.asarray, graph.y)
         num_topics = graph.num_topics if graph.has_words else arguments["num_topics"]
         length = corpus.num_tokens if graph.has_words else len(corpus)
-        self.every_z = jnp.asarray(list(itertools.product(range(num_topics), repeat=length)), jnp.int32)
-        self.parts = ["z", "w", *graph.response_sites]
-        self.sites = [name for name in graph.latent if name != "z"]
+        every_z = np.array(list(itertools.product(range(num_topics), repeat=length)), np.int32)
+        self.classes = [name for name, site in graph.latent.items() if site.discrete and name != "z"]
+        # every assignment of topics with every assignment of classes, [assignments, documents] each
+        number = [len(graph.latent[name].fn.enumerate_support(expand=False)) for name in self.classes]
+        parts = itertools.product(
+            range(len(every_z)), *(itertools.product(range(n), repeat=len(corpus)) for n in number)
+        )
+        first, *of_classes = zip(*parts, strict=True)
+        self.every = {"z": jnp.asarray(every_z[list(first)])}
+        self.every |= {n: jnp.asarray(v, jnp.int32) for n, v in zip(self.classes, of_classes, strict=True)}
+        self.parts = list(dict.fromkeys(["z", "w", *graph.response_sites, *graph.children(self.classes)]))
+        self.sites = [name for name, site in graph.latent.items() if not site.discrete]
 
     def story(self):
         """The story without what the sum below accounts for."""
-        with _WithoutWords(self.parts):
+        with _WithoutWords(self.parts, ["z", *self.classes]):
             self.graph.story(self.corpus, self.y)
 
+    def log_joint(self, values):
+        """log p(z, classes, w, and all that reads them | the continuous sites) of every assignment."""
+
+        def one(assigned):
+            return total(run(self.graph.story, self.corpus, self.y, {**values, **assigned}), self.parts)
+
+        return jax.vmap(one)(self.every)
+
     def log_likelihood(self, values):
-        """log sum over z of p(z, w, and all below | the continuous sites)."""
-
-        def one(z):
-            return total(run(self.graph.story, self.corpus, self.y, {**values, "z": z}), self.parts)
-
-        return jax.nn.logsumexp(jax.vmap(one)(self.every_z))
+        """The log of the sum over all assignments."""
+        return jax.nn.logsumexp(self.log_joint(values))
 
     def by_nuts(self, num_samples=800, seed=1):
         """Draws [chain, draw, ...]."""
@@ -80,7 +93,7 @@ class Exact:
         return {name: np.asarray(draws[name]) for name in self.sites}
 
     def by_weights(self, num_draws=15_000, seed=1):
-        """Draws from the prior [1, draw, ...] and their weights."""
+        """Draws from the prior [1, draw, ...] and their weights; of classes the mean given each draw."""
 
         @jax.jit
         def draw(key):
@@ -88,14 +101,16 @@ class Exact:
                 with numpyro.handlers.trace() as trace, numpyro.handlers.seed(rng_seed=key):
                     self.story()
                 values = {name: trace[name]["value"] for name in self.sites}
-                weight = self.log_likelihood(values)
+                joint = self.log_joint(values)
+                weight = jax.nn.logsumexp(joint)
+                shares = {f"share of {n}": jax.nn.softmax(joint) @ self.every[n] for n in self.classes}
                 observed = [name for name in self.graph.observed if name not in self.parts]
                 if observed:
                     weight = weight + total(trace, observed)
                 for name in set(self.sites) & set(self.parts):
                     # a latent site below the words: its density is in the sum, so what it was drawn from has to go
                     weight = weight - trace[name]["fn"].base_dist.log_prob(trace[name]["value"]).sum()
-                return values, weight
+                return {**values, **shares}, weight
 
             return jax.lax.map(one, jax.random.split(key, num_draws), batch_size=500)
 
@@ -117,7 +132,9 @@ def label_free(draws):
     out = {}
     for name, value in draws.items():
         flat = value.reshape(*value.shape[:2], -1).astype(float)
-        if name in ("beta", "theta", "logits"):
+        if name.startswith("share of "):
+            out |= {f"{name}[{d}]": flat[..., d] for d in range(flat.shape[-1])}
+        elif name in ("beta", "theta", "logits") or (value.ndim > 2 and np.allclose(value.sum(-1), 1, atol=1e-3)):
             out[f"{name} squared"] = (flat**2).sum(-1)
         elif flat.shape[-1] == 1:
             out[name] = np.log(flat[..., 0]) if (flat > 0).all() else flat[..., 0]

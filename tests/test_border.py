@@ -255,12 +255,19 @@ def test_counts_asked_of_a_fit(fit):
 
 
 def class_above(corpus, *, num_topics=2):
-    """A latent class says which topics a document may take: no engine sums out both."""
+    """A latent class says which topics a document may take."""
     beta = stories.topics(corpus, num_topics)
     with numpyro.plate("documents", corpus.num_documents):
         kind = numpyro.sample("kind", dist.Categorical(jnp.full(2, 0.5)))
         theta = numpyro.sample("theta", dist.Dirichlet(jnp.array([[1.0, 0.1], [0.1, 1.0]])[kind]))
     models.draw_words(corpus, theta, beta)
+
+
+def switched(corpus, *, num_topics=2):
+    """A discrete site of no document says which topics all documents may take: no engine sums it out."""
+    beta = stories.topics(corpus, num_topics)
+    switch = numpyro.sample("switch", dist.Bernoulli(0.5))
+    models.draw_words(corpus, stories.proportions(corpus, num_topics, 0.5 + switch), beta)
 
 
 def time_slices(corpus, *, num_topics=2):
@@ -273,15 +280,15 @@ def time_slices(corpus, *, num_topics=2):
 
 NOBODY = "; no engine here serves it otherwise: sum it out of the story by hand.$"
 ADVICE = {
-    "gibbs, class": ("gibbs", class_above, "^Nobody owns the discrete site 'kind' .*" + NOBODY),
-    "svi, class": ("svi", class_above, "site 'kind' .* cannot be summed out: .*" + NOBODY),
-    "vem, class": ("vem", class_above, "vem cannot serve the site 'kind' .*" + NOBODY),
-    "gibbs, slices": ("gibbs", time_slices, "gibbs draws topics that all documents share, .*; use nuts or svi.$"),
-    "vem, slices": ("vem", time_slices, "vem cannot serve the site 'moves' .*; use nuts or svi.$"),
+    "gibbs, switch": ("gibbs", switched, "^Nobody owns the discrete site 'switch' .*" + NOBODY),
+    "svi, switch": ("svi", switched, "site 'switch' .* cannot be summed out: .*" + NOBODY),
+    "vem, switch": ("vem", switched, "vem cannot serve the site 'switch' .*" + NOBODY),
+    "vem, class": ("vem", class_above, "vem cannot serve the site 'kind' .*; use gibbs, nuts or svi.$"),
+    "vem, slices": ("vem", time_slices, "vem cannot serve the site 'moves' .*; use gibbs, nuts or svi.$"),
 }
 
 
-FAST = {"gibbs, class", "vem, slices"}
+FAST = {"gibbs, switch", "vem, slices"}
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, marks=[pytest.mark.slow] * (case not in FAST)) for case in ADVICE])
@@ -293,7 +300,7 @@ def test_an_engine_names_only_engines_that_take_the_story(case):
 
 def test_the_engine_that_was_named_serves_the_story():
     graph = read(time_slices, CORPUS, None, {})
-    assert engines_that_take(graph) == ["nuts", "svi"]
+    assert engines_that_take(graph) == ["gibbs", "nuts", "svi"]
 
 
 @pytest.mark.slow

@@ -178,6 +178,15 @@ def labelled(corpus, y=None, *, num_topics=2):
     draw_words(corpus, theta, beta, label=y)
 
 
+def beyond_its_labels(corpus, *, num_topics=2):
+    """Topics of two labels, and all documents have a third."""
+    with numpyro.plate("labels", 2, dim=-2), numpyro.plate("topics", num_topics, dim=-1):
+        beta = numpyro.sample("beta", dist.Dirichlet(jnp.ones(corpus.num_terms)))
+    with numpyro.plate("documents", corpus.num_documents):
+        theta = numpyro.sample("theta", dist.Dirichlet(jnp.full(num_topics, 0.5)))
+    draw_words(corpus, theta, beta, label=jnp.full(corpus.num_documents, 2))
+
+
 def test_the_words_of_a_label_summed_out_are_the_sum_over_topics():
     """The explicit density, summed over all assignments, against what nuts and svi newton."""
     y = np.array([0.0, 1.0, 1.0])
@@ -375,8 +384,8 @@ def test_the_number_of_regions_may_be_given():
 def test_what_cannot_be_served_is_said(made):
     with pytest.raises(ValueError, match="topics are those of a label, which new documents do not come with"):
         diagnostics.check_words(made)
-    with pytest.raises(ValueError, match="gibbs draws topics that all documents share, and in the story 'labelled'"):
-        inference.gibbs(labelled, CORPUS[:20], Y[:20])
+    with pytest.raises(ValueError, match=r"draw_words got the label 2 .* and beta has topics for the labels 0 to 1"):
+        inference.gibbs(beyond_its_labels, CORPUS[:20])
     theta, beta = jnp.full((3, 2), 0.5), jnp.full((2, 2, 3), 1 / 3)
     for given, words in (
         ((theta, beta), r"beta of shape \(2, 2, 3\); .* with a label as \[labels, topics, terms\]"),

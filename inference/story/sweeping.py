@@ -42,13 +42,13 @@ def read_weights(
 
     ``one_label``: all documents have the label of the first, and the topics are that label's.
     """
-    needed = graph.parents.get(LABEL, frozenset()) | (
-        graph.parents[graph.theta] - {graph.theta} if collapsed else set()
-    )
-    if unknown := needed - set(values):
+    of_label = graph.parents.get(LABEL, frozenset()) - set(values)
+    above_theta = graph.parents[graph.theta] - {graph.theta, *values} if collapsed else frozenset()
+    if of_label or above_theta:
+        what = "topics are those of a label" if of_label else f"theta depends on {sorted(above_theta)[0]!r}"
         raise ValueError(
-            f"In the story {graph.story.name!r} words depend on {sorted(unknown)[0]!r}, which new documents do not come "
-            "with; predict and transform weigh all values of a document's class, nothing else does."
+            f"In the story {graph.story.name!r} {what}, which new documents do not come with; predict and transform weigh "
+            "all labels, nothing else does."
         )
     answer = ZbarHandler(zbar=lambda theta: jnp.zeros_like(theta))
     trace = run(graph.story, corpus, y, values, answer)
