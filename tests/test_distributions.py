@@ -14,12 +14,12 @@ import pytest
 from scipy import integrate, stats
 from scipy.special import gammaln
 
-from topiczoo.inference.kernels import gamma as gammas
-from topiczoo.inference.kernels.gamma import dirichlet, log_gamma
-from topiczoo.inference.kernels.gig import GeneralizedInverseGaussian
-from topiczoo.inference.kernels.polya_gamma import _series, polya_gamma
-from topiczoo.inference.kernels.truncated import TruncatedNormal, positive_normal
-from topiczoo.inference.kernels.uniforms import inside_unit
+from topiczoo.inference.samplers import gamma as gammas
+from topiczoo.inference.samplers.gamma import dirichlet, log_gamma
+from topiczoo.inference.samplers.gig import GeneralizedInverseGaussian
+from topiczoo.inference.samplers.polya_gamma import _series, polya_gamma
+from topiczoo.inference.samplers.truncated import TruncatedNormal, positive_normal
+from topiczoo.inference.samplers.uniforms import inside_unit
 from topiczoo.models.distributions import BernoulliProbit, InverseGaussian, NormalJeffreys
 
 DRAWS, LEVEL, FAR = 20_000, 1e-7, 6.0

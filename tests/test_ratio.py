@@ -16,7 +16,6 @@ from numpyro.infer import NUTS
 
 from topiczoo import inference, models
 from topiczoo.inference.kernels import sweep
-from topiczoo.inference.kernels.gig import GeneralizedInverseGaussian
 from topiczoo.inference.mcmc import augmentation, ratio_tests
 from topiczoo.inference.mcmc import engine as gibbs_engine
 from topiczoo.inference.mcmc.augmented import AugmentedBlock
@@ -24,6 +23,7 @@ from topiczoo.inference.mcmc.block import few
 from topiczoo.inference.mcmc.conjugate import BlockState, DirichletBlock, GaussianBlock, LabelBlock, ScaleBlock
 from topiczoo.inference.mcmc.plan import choose_blocks
 from topiczoo.inference.mcmc.topics import CollapsedBlock, TopicBlock
+from topiczoo.inference.samplers.gig import GeneralizedInverseGaussian
 from topiczoo.inference.story.reading import read
 
 

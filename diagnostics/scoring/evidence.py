@@ -136,7 +136,8 @@ def split(corpus: Corpus, seed: int = 0) -> tuple[Corpus, Corpus]:
     halves = []
     for chosen in (place < (lengths // 2)[document], place >= (lengths // 2)[document]):
         counts = sparse.coo_array((np.ones(chosen.sum()), (document[chosen], term[chosen])), corpus.counts.shape)
-        halves.append(Corpus.from_counts(counts, corpus.vocabulary, names=corpus.names, empty="keep"))
+        told: dict[str, Any] = {"names": corpus.names, "covariates": corpus.covariates}
+        halves.append(Corpus.from_counts(counts, corpus.vocabulary, **told, empty="keep"))
     return halves[0], halves[1]
 
 

@@ -14,6 +14,7 @@ from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 from topiczoo.inference import label_evidence, word_weights
+from topiczoo.inference.predictive.evidence import drawn_completion
 from topiczoo.inference.story.validation import check_seed
 
 from .evidence import Evidence, chib, completion, jackknife_error, left_to_right, split
@@ -113,10 +114,12 @@ def perplexity(
     most_draws
         Posterior draws a chain, evenly spaced; each adds a run of the estimator.
     settings
-        Of the estimator: ``particles``, ``resample_tokens``, ``num_sweeps``, ``num_burn``, ``repeats`` (1 for each draw).
+        Of the estimator: ``particles``, ``resample_tokens``, ``num_sweeps``, ``num_burn``, ``repeats`` (1 for each draw);
+        ``num_thetas`` and ``num_burn`` of completion where theta is drawn.
 
     Words that the fit has not seen are left out, and documents without known words count for nothing; a response is
-    not looked at. A story whose theta is no Dirichlet site that only words read is refused.
+    not looked at. Where theta is no Dirichlet site that only words read, e.g. logistic normal, "completion" is the method
+    that works: theta is drawn given the first half (:func:`..inference.predictive.evidence.drawn_completion`).
 
     NB: under a small gamma nearly every draw gives a term without training tokens a probability near 0, and p(w_d) of a
     document with such a term hangs on draws that are rarely seen: it comes out too low. Leave such terms out.
@@ -136,6 +139,10 @@ def perplexity(
             exact = exact - label_evidence(fit, first, most_draws=most_draws)
         return HeldOut(f"{method} (exact)", test.names, second.lengths, exact)
 
+    if first is not None:
+        drawn = drawn_completion(fit, first, second, most_draws=most_draws, seed=seed, **settings)
+        if drawn is not None:
+            return HeldOut(method, test.names, second.lengths, drawn)
     weights = word_weights(fit, known, most_draws=most_draws)
     num_chains, num_draws = weights.beta.shape[:2]
     settings = {"repeats": 1, **settings}

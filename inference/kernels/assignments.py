@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from topiczoo.corpora.layouts import Documents, LongDocuments, PaddedBatches
 
-from .uniforms import tokens_of_positions
+from ..samplers.uniforms import tokens_of_positions
 
 
 class Assignments(NamedTuple):

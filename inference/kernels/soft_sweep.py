@@ -14,9 +14,9 @@ import jax.numpy as jnp
 
 from topiczoo.corpora.layouts import PaddedBatches
 
+from ..samplers.uniforms import shard_uniforms
 from .sharding import over_shards
 from .sweep import Weights, categorical, look_up, room, with_padding
-from .uniforms import shard_uniforms
 
 TINY, LEAST = 1e-30, 1e-6
 LONGER = 1.9  # steps to the expected counts, in logarithms; below 2 they still arrive

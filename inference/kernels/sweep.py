@@ -23,10 +23,10 @@ import numpy as np
 
 from topiczoo.corpora.layouts import LongDocuments, PaddedBatches
 
+from ..samplers.gamma import dirichlet
+from ..samplers.uniforms import shard_uniforms, token_uniforms
 from .assignments import Assignments, Labels, count, long_counts
-from .gamma import dirichlet
 from .sharding import over_shards
-from .uniforms import shard_uniforms, token_uniforms
 
 CHUNK = 32  # positions whose terms are looked up together
 FLOOR = 1e-30  # a topic's probability of a term is never taken smaller: all topics at zero could not be drawn from

@@ -20,7 +20,7 @@ from numpyro.distributions import biject_to, constraints
 
 from topiczoo.corpora import Corpus
 
-from ..kernels.gamma import log_gamma
+from ..samplers.gamma import log_gamma
 from ..story.bound import BoundGraph
 from ..story.graph import Site
 from ..story.tracing import ZbarHandler, run

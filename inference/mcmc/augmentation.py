@@ -20,8 +20,8 @@ from jax.scipy.special import log_ndtr
 from topiczoo.models.distributions import BernoulliProbit, InverseGaussian
 from topiczoo.models.margins import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgainstAll
 
-from ..kernels.polya_gamma import polya_gamma
-from ..kernels.truncated import positive_normal
+from ..samplers.polya_gamma import polya_gamma
+from ..samplers.truncated import positive_normal
 
 MOST_PRECISE = 1e25  # of a coefficient at zero: beyond, squares leave float32
 

@@ -21,6 +21,7 @@ from topiczoo.corpora.layouts import documents
 from ..story.assignments import AssignmentHandler
 from ..story.bound import BoundGraph
 from ..story.tracing import Data, Values, run, total
+from .whitened import whitened
 
 Kind = TypeVar("Kind", bound="type[Block]")
 _REGISTERED: list[type[Block]] = []  # by users, the last first
@@ -112,7 +113,7 @@ def log_density_of(graph: BoundGraph, sites: Sequence[str], values: Values, data
     parts = sorted(graph.children(sites)) + ["z"] * counted
 
     def log_density(new: dict) -> jax.Array:
-        trace = run(graph.story, *data, {**values, **new}, AssignmentHandler(counted))
+        trace = run(whitened(graph.story), *data, {**values, **new}, AssignmentHandler(counted))
         return total(trace, parts)
 
     return log_density

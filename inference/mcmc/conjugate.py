@@ -21,8 +21,8 @@ from jax.flatten_util import ravel_pytree
 from jax.scipy.special import gammaln
 from numpyro.distributions import constraints
 
-from ..kernels.gamma import dirichlet
-from ..kernels.gig import GeneralizedInverseGaussian
+from ..samplers.gamma import dirichlet
+from ..samplers.gig import GeneralizedInverseGaussian
 from ..story.bound import BoundGraph
 from ..story.classes import is_class
 from ..story.tracing import Data, Values, ZbarHandler, run, total

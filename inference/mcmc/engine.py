@@ -56,8 +56,9 @@ def gibbs(
     Notes
     -----
     A site is drawn from its exact conditional where the story's density allows one (``fit.info["blocks"]`` says what
-    served which site); every other continuous site is drawn by NUTS given the rest. Topics above a response are proposed by
-    the words' part of their conditional and accepted by the response's.
+    served which site). Other continuous sites that every document has for itself are drawn for all documents at once, by
+    short Hamiltonian trajectories (:mod:`.local`), and what is left by NUTS given the rest. Topics above a response are
+    proposed by the words' part of their conditional and accepted by the response's.
     """
     check_seed(seed)
     check_counts(num_warmup=num_warmup, num_samples=num_samples, num_chains=num_chains, thinning=thinning)

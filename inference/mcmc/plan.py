@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
-from numpyro.infer import NUTS, Gibbs
+from numpyro.infer import NUTS, Gibbs, init_to_median, init_to_uniform
 from numpyro.primitives import Messenger
 
 from topiczoo.corpora.layouts import Documents
@@ -23,14 +23,12 @@ from .augmented import AugmentedBlock
 from .block import Block, Few, few, registered_blocks
 from .conjugate import DirichletBlock, GaussianBlock, LabelBlock, ScaleBlock
 from .labels import ClassBlock
+from .local import LocalBlock
 from .topics import CollapsedBlock, TopicBlock
+from .whitened import whitened
 
-BUILT_IN: tuple[type[Block], ...] = (
-    DirichletBlock,
-    GaussianBlock,
-    AugmentedBlock,
-    ScaleBlock,
-)  # in the order of asking
+# in the order in which they are asked
+BUILT_IN: tuple[type[Block], ...] = (DirichletBlock, GaussianBlock, AugmentedBlock, ScaleBlock, LocalBlock)
 
 
 class _Without(Messenger):
@@ -58,7 +56,7 @@ class _Model:
 
     def __call__(self, documents: Documents, y: Y) -> None:
         with _Centre(), AssignmentHandler(self.counted), _Without(self.not_needed):
-            self.graph.story(documents, y)
+            whitened(self.graph.story)(documents, y)
 
 
 class _Centre(Messenger):
@@ -104,7 +102,11 @@ class Plan:
             fresh = block.wrap_model(lambda _: model)
             pairs.append((fresh, fresh.sites))
         if self.by_nuts:
-            pairs.insert(self._nuts_place, (NUTS(model, find_heuristic_step_size=False), self.by_nuts))
+            # of 20 numbers correlations that start at random make a matrix that is singular in float32
+            correlated = any(issubclass(self.graph.family(site), dist.LKJ | dist.LKJCholesky) for site in self.by_nuts)
+            start = init_to_median if correlated else init_to_uniform
+            nuts = NUTS(model, find_heuristic_step_size=False, init_strategy=start)
+            pairs.insert(self._nuts_place, (nuts, self.by_nuts))
         return Gibbs(pairs)
 
     def constrain(self, state: Any) -> dict[str, Any]:

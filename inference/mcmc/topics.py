@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jax.scipy.special import xlogy
 
 from ..kernels.assignments import Assignments
-from ..kernels.gamma import dirichlet
 from ..kernels.sweep import BatchSweep, Swept, categorical
+from ..samplers.gamma import dirichlet
 from ..story.assignments import AssignmentHandler
 from ..story.bound import BoundGraph
 from ..story.sweeping import StorySupervision, read_weights, sweep

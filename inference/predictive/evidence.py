@@ -10,14 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from topiczoo.corpora import Corpus
-from topiczoo.corpora.layouts import Documents
+from topiczoo.corpora.layouts import Documents, distinct_pairs
 
 from ..posterior.posterior import Posterior
 from ..story.classes import is_class
 from ..story.sweeping import read_weights
 from ..story.tracing import ZbarHandler
-from ..story.validation import check_draws, check_seed
+from ..story.validation import check_counts, check_draws, check_seed
 from .fold_in import FoldIn, known_words
+
+PAIRS_AT_ONCE = 16384  # pairs of a document and a term whose probabilities are computed together
 
 
 class WordWeights(NamedTuple):
@@ -39,6 +41,11 @@ def word_weights(fit: Posterior, corpus: Corpus, *, most_draws: int = 10) -> Wor
         raise ValueError(f"The story {name!r} has one topic a document; its p(w_d) is exact: use label_evidence.")
     if graph.has_labels:
         raise ValueError(f"In the story {name!r} topics are those of a label; p(w_d), a sum over labels, is not known.")
+    if fold.local is not None:
+        raise ValueError(
+            f"left_to_right and chib need Dirichlet proportions, and theta of the story {name!r} is not Dirichlet; use "
+            "method='completion'."
+        )
     own = [site for site in graph.parents[graph.theta] - {graph.theta} if "document" in graph.dims[site]]
     if own:
         raise ValueError(
@@ -62,6 +69,59 @@ def word_weights(fit: Posterior, corpus: Corpus, *, most_draws: int = 10) -> Wor
     if np.ptp(alpha, axis=2).max() == 0:
         alpha = alpha[:, :, :1]
     return WordWeights(known_words(fit, corpus), beta, alpha)
+
+
+def drawn_completion(
+    fit: Posterior, first: Corpus, second: Corpus, *, most_draws: int = 10, seed: int = 0, **settings: int
+) -> np.ndarray | None:
+    """log p(second_d | first_d, draw), [chain, draw, documents], for a story whose theta is not integrated out; else None.
+
+    p(second | first) is the mean of prod_n sum_k theta_k beta_{k, w_n} over ``num_thetas`` draws (100) of theta given the
+    first half, with ``num_burn`` rounds (20) behind them. Its logarithm is low by about half its squared error.
+    """
+    fold = FoldIn(fit, first)
+    if fold.local is None:
+        return None
+    if unknown := sorted(set(settings) - {"num_thetas", "num_burn"}):
+        raise TypeError(
+            f"{unknown[0]!r} is no setting of completion where theta is drawn, as in the story {fit.story.name!r}; it takes "
+            "num_thetas and num_burn."
+        )
+    num_thetas, num_burn = settings.get("num_thetas", 100), settings.get("num_burn", 20)
+    check_counts(num_thetas=num_thetas)
+    check_draws(most_draws, num_burn)
+    pairs = distinct_pairs(known_words(fit, second).counts)
+    fold.data = fold.corpus, jax.tree.map(jnp.asarray, pairs)
+    found = fold.run(_log_completed, num_thetas, seed=seed, most_draws=most_draws, num_burn=num_burn)
+    logs = np.stack(list(found))
+    return logs.reshape(len(fold.chains), -1, len(first)).astype(float)
+
+
+def _log_completed(
+    fold: FoldIn, burn: int, num_thetas: int, data: tuple, key: jax.Array, centre: jax.Array, values: dict
+) -> jax.Array:
+    corpus, pairs = data
+    start_key, key = jax.random.split(key)
+
+    def log_words(z: Any) -> jax.Array:
+        weights = read_weights(fold.graph, corpus, None, fold.given(z, None, values), collapsed=False)
+        theta = jnp.broadcast_to(weights.proportions, (corpus.num_documents, fold.graph.num_topics))
+
+        def one(pair: tuple) -> jax.Array:
+            document, term, count = pair
+            return count * jnp.log(theta[document] @ weights.term_topic[term])
+
+        logs = jax.lax.map(one, tuple(pairs), batch_size=min(PAIRS_AT_ONCE, max(len(pairs.count), 1)))
+        return jnp.zeros(corpus.num_documents).at[pairs.document].add(logs)
+
+    def one_more(i: jax.Array, carry: tuple) -> tuple:
+        z, total = carry
+        z = fold.sweep(corpus, jax.random.fold_in(key, i), z, values)
+        return z, jnp.logaddexp(total, log_words(z))
+
+    z = fold.topics(corpus, start_key, centre, values, burn)
+    begin = z, jnp.full(corpus.num_documents, -jnp.inf)
+    return jax.lax.fori_loop(0, num_thetas, one_more, begin)[1] - jnp.log(num_thetas)
 
 
 def label_evidence(fit: Posterior, corpus: Corpus, *, most_draws: int = 10) -> np.ndarray | None:

@@ -61,9 +61,8 @@ def _through_draws(fold: FoldIn, data: tuple, key: jax.Array, draws: dict[str, j
 
     def one(drawn: tuple) -> dict[str, dict]:
         key, values = drawn
-        theta, zbar = fold.expected_topics(data[0], values)
-        names, given = tuple(responses(fold.graph)), {**values, fold.graph.theta: theta}
-        return respond(fold.graph, names, 1, key, data[0], zbar, given)
+        zbar, given = fold.expected_topics(data[0], values)
+        return respond(fold.graph, tuple(responses(fold.graph)), 1, key, data[0], zbar, given)
 
     return jax.lax.map(one, (jax.random.split(key, len(next(iter(draws.values())))), draws))
 

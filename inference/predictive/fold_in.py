@@ -30,6 +30,7 @@ from ..story.reading import check_covariates
 from ..story.response import Response
 from ..story.sweeping import read_weights, sweep
 from ..story.tracing import Story
+from .local_fold import Folded, LocalFold
 
 AT_ONCE = 16  # posterior draws that threads share out together
 CENTRING = 10  # steps to the expected counts of topics
@@ -64,6 +65,8 @@ def responses(graph: BoundGraph) -> list[str]:
 class FoldIn:
     """Sweeps of the topics of some documents, theta integrated out and no response seen, at each posterior draw.
 
+    Where theta cannot be integrated out, what drives it is drawn beside the topics (:mod:`.local_fold`).
+
     ``data``, the documents and their responses, is handed to ``step`` as an argument: compiled code must not hold it.
     What is compiled stays with the fit, so that new documents of the same shapes need not wait for it again.
     """
@@ -77,15 +80,26 @@ class FoldIn:
         self.graph = bind(_story(fit), known, response)
         check_covariates(self.graph)
         words = self.graph.has_words
+        self.local = None  # where theta is not integrated out
         if words and not self.graph.theta_is_integrable():
-            raise ValueError(
-                f"Documents outside the fit are folded in with theta integrated out, which the story {fit.story.name!r} "
-                "does not allow; fit the new documents together with the old ones, with NaN as their response."
-            )
+            self.local = self._local(known)
         check_labels(self.graph)
         self.corpus = documents(known, pairs=not words, batches=words)
         self.deepest = int(np.max(self.corpus.laid_out.depth)) if words else 0
         self.data = self.corpus, self.graph.response.on_device()
+
+    def _local(self, known: Corpus) -> LocalFold:
+        """How documents are folded in together with what drives theta; what is found out of the story stays with the fit."""
+        if LocalFold not in self.fit.compiled:
+            blind = bind(_story(self.fit), known) if self.graph.response else self.graph
+            self.fit.compiled[LocalFold] = LocalFold.of(blind)
+        if (found := self.fit.compiled[LocalFold]) is None:
+            raise ValueError(
+                f"Documents outside the fit are folded in one by one, with theta integrated out or drawn from sites of each "
+                f"document, which the story {self.fit.story.name!r} does not allow; fit the new documents together with the "
+                "old ones, with NaN as their response."
+            )
+        return found
 
     def compiled(self, function: Callable, *fixed: Any) -> Callable:
         """``function(fold, *fixed, ...)`` as a function of the rest, compiled; it must not read the fold's data."""
@@ -140,8 +154,14 @@ class FoldIn:
         if self.corpus.batches is None:
             return None
         given = self.corpus, self.means(chain)
+        if self.local is not None:
+            return self.compiled(FoldIn._local_centre)(*given)
         lanes = by_threads(self.compiled(FoldIn._in_lanes), self.corpus.laid_out, *given)
         return self.compiled(FoldIn._expected_counts)(lanes, *given)
+
+    def _local_centre(self, corpus: Documents, values: dict) -> jax.Array:
+        assert self.local is not None
+        return self.local.centre(self.graph, corpus, values)
 
     def expected_counts(self, corpus: Documents, values: dict) -> jax.Array:
         """Expected counts of topics given the words, [documents, topics]."""
@@ -161,15 +181,22 @@ class FoldIn:
         weights = read_weights(self.graph, corpus, None, values, collapsed=True)
         return counts.at[corpus.laid_out.long.rows].set(expected_counts_of_long(corpus.laid_out, weights, CENTRING))
 
-    def expected_topics(self, corpus: Documents, values: dict) -> tuple[jax.Array, jax.Array]:
-        """E[theta] and E[zbar] given the words, [documents, topics] each."""
-        counts = self.expected_counts(corpus, values)
-        theta = self.theta(corpus, Assignments(jnp.zeros(0, jnp.int32), counts), values)
-        zbar = counts / jnp.maximum(corpus.lengths, 1)[:, None]
-        return theta, jnp.where(corpus.lengths[:, None] > 0, zbar, theta)
+    def expected_topics(self, corpus: Documents, values: dict) -> tuple[jax.Array, dict]:
+        """E[zbar] given the words, [documents, topics], and all values with theta, or what drives it, as expected."""
+        if self.local is not None:
+            theta, zbar, expected = self.local.expected(self.graph, corpus, values)
+        else:
+            counts = self.expected_counts(corpus, values)
+            theta = self.theta(corpus, Assignments(jnp.zeros(0, jnp.int32), counts), values)
+            zbar, expected = counts / jnp.maximum(corpus.lengths, 1)[:, None], {self.graph.theta: theta}
+        return jnp.where(corpus.lengths[:, None] > 0, zbar, theta), {**values, **expected}
 
-    def topics(self, corpus: Documents, key: jax.Array, centre: jax.Array, values: dict, burn: int) -> Assignments:
+    def topics(
+        self, corpus: Documents, key: jax.Array, centre: jax.Array, values: dict, burn: int
+    ) -> Assignments | Folded:
         """A draw of all topics given the words: from the chain's centre, and after ``burn`` exact sweeps."""
+        if self.local is not None:
+            return self.local.topics(self.graph, corpus, key, centre, values, burn)
         weights = read_weights(self.graph, corpus, None, values, collapsed=True)
         long_key, key = jax.random.split(key)
         z = Assignments(*soft_sweeps(key, centre, corpus.laid_out, weights, burn, self.deepest))
@@ -183,16 +210,24 @@ class FoldIn:
             topics, counts, _ = sweep_long(None, True, told, z, long)
         return z._replace(long=topics, document_topic=z.document_topic.at[long.rows].set(counts))
 
-    def sweep(self, corpus: Documents, key: jax.Array, z: Assignments, values: dict) -> Assignments:
+    def sweep(self, corpus: Documents, key: jax.Array, z: Any, values: dict) -> Assignments | Folded:
         """One exact sweep more."""
+        if self.local is not None:
+            return self.local.round(self.graph, corpus, key, z, values)
         return sweep(key, z, self.graph, corpus, None, values, collapsed=True, supervised=False)
 
-    def theta(self, corpus: Documents, z: Assignments, values: dict) -> jax.Array:
-        """E[theta | z], [documents, topics]."""
+    def given(self, z: Any, theta: jax.Array | None, values: dict) -> dict:
+        """All values that the response of documents with such topics is run with."""
+        return {**values, **z.values} if self.local is not None else {**values, self.graph.theta: theta}
+
+    def theta(self, corpus: Documents, z: Any, values: dict) -> jax.Array:
+        """E[theta | z], or theta as it was drawn with z, [documents, topics]."""
+        if self.local is not None:
+            return z.proportions
         theta = z.document_topic + read_weights(self.graph, corpus, None, values, collapsed=True).proportions
         return theta / theta.sum(-1, keepdims=True)
 
-    def zbar(self, corpus: Documents, z: Assignments, theta: jax.Array) -> jax.Array:
+    def zbar(self, corpus: Documents, z: Any, theta: jax.Array) -> jax.Array:
         """Mean topics; of a document without known words E[zbar] under the prior stands for them."""
         return jnp.where(corpus.lengths[:, None] > 0, mean_topics(z, corpus), theta)
 

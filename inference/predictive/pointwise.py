@@ -12,7 +12,6 @@ from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 
-from ..kernels.assignments import Assignments
 from ..posterior.posterior import Posterior
 from ..story.response import Response, in_order
 from ..story.support import check_support, observed
@@ -126,11 +125,11 @@ def _densities(
     graph = fold.graph
     start_key, last_key, key = jax.random.split(key, 3)
 
-    def topics(z: Assignments) -> tuple[jax.Array, dict]:
+    def topics(z: Any) -> tuple[jax.Array, dict]:
         theta = fold.theta(corpus, z, values)
-        return fold.zbar(corpus, z, theta), {**values, graph.theta: theta}
+        return fold.zbar(corpus, z, theta), fold.given(z, theta, values)
 
-    def density(key: jax.Array, z: Assignments) -> dict[str, jax.Array]:
+    def density(key: jax.Array, z: Any) -> dict[str, jax.Array]:
         zbar, given = topics(z)
         trace, found = run(graph.story, corpus, y, given, ZbarHandler(zbar), key=key, prior=True), {}
         for name, axis in axes:

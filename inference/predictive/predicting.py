@@ -176,7 +176,7 @@ def _drawn(
     z = fold.topics(corpus, sweep_key, centre, values, burn)
     theta = fold.theta(corpus, z, values)
     zbar = fold.zbar(corpus, z, theta)
-    names, given = tuple(responses(fold.graph)), {**values, fold.graph.theta: theta}
+    names, given = tuple(responses(fold.graph)), fold.given(z, theta, values)
     return respond(fold.graph, names, repeats, response_key, corpus, zbar, given)
 
 
@@ -198,6 +198,11 @@ def plug_in_topics(fold: FoldIn, values: dict) -> tuple[jax.Array, jax.Array]:
     if not graph.has_words:
         raise ValueError(
             f"rule 'plug-in' needs topics of words, and the story {fit.story.name!r} has one topic a document."
+        )
+    if fold.local is not None:
+        raise ValueError(
+            "The variational mean of topics, which rule 'plug-in' and selection need, is that of Dirichlet proportions, and "
+            f"theta of the story {fit.story.name!r} is not Dirichlet; predict by rule='posterior'."
         )
 
     beta, alpha, labels = fold.compiled(_topics)(fold.corpus, values)

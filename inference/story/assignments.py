@@ -22,7 +22,7 @@ from numpyro.primitives import Messenger
 from topiczoo.corpora.layouts import PaddedBatches
 
 from ..kernels.assignments import Assignments, Labels, count, long_tokens, mean_topics
-from ..kernels.uniforms import token_uniforms, tokens_of_positions
+from ..samplers.uniforms import token_uniforms, tokens_of_positions
 
 
 class TopicAssignments(dist.Distribution):
