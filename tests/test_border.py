@@ -255,7 +255,7 @@ def test_counts_asked_of_a_fit(fit):
 
 
 def class_above(corpus, *, num_topics=2):
-    """A latent class says which topics a document may take."""
+    """A latent class says which topics a document may take: every engine serves it."""
     beta = stories.topics(corpus, num_topics)
     with numpyro.plate("documents", corpus.num_documents):
         kind = numpyro.sample("kind", dist.Categorical(jnp.full(2, 0.5)))
@@ -283,7 +283,6 @@ ADVICE = {
     "gibbs, switch": ("gibbs", switched, "^Nobody owns the discrete site 'switch' .*" + NOBODY),
     "svi, switch": ("svi", switched, "site 'switch' .* cannot be summed out: .*" + NOBODY),
     "vem, switch": ("vem", switched, "vem cannot serve the site 'switch' .*" + NOBODY),
-    "vem, class": ("vem", class_above, "vem cannot serve the site 'kind' .*; use gibbs, nuts or svi.$"),
     "vem, slices": ("vem", time_slices, "vem cannot serve the site 'moves' .*; use gibbs, nuts or svi.$"),
 }
 

@@ -8,9 +8,9 @@ In the M-step eta moves by Newton's step on sum_d R_d(m_d(eta), v_d(eta)) + log 
 
     gradient  sum_d phibar_d R_m' + 2 S_d eta R_v,    Hessian  sum_d phibar_d phibar_d' R_mm + 2 S_d R_v
 
-where v_d = eta' S_d eta and S_d = (diag sum_n phi_n - sum_n phi_n phi_n') / N^2; of the products of phi in the Hessian only
-those of one predictor with itself are kept. For a normal response that is equation 10 of Blei & McAuliffe (2007), solved at
-once. Other parameters move by L-BFGS. Steps are halved until the bound rises.
+where v_d = eta' S_d eta and S_d = (diag sum_n phi_n - sum_n phi_n phi_n') / N^2; of S_d R_v in the Hessian only what one
+predictor has with itself is kept, so that it is negative definite where R_mm is. For a normal response that is equation 10
+of Blei & McAuliffe (2007), solved at once. Other parameters move by L-BFGS. Steps are halved until the bound rises.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from topiczoo.corpora.layouts import documents
 
 from ..kernels.quadrature import sigma_points
+from ..kernels.response_steps import own_curves
 from ..story.bound import BoundGraph
 from ..story.graph import ZBAR
 from ..story.tracing import ZbarHandler
@@ -216,10 +217,10 @@ class SmoothResponse:
         weight, phibar = curve / length[..., None] ** 2, tokens / length
         eta = values[self.eta].reshape(self.num_topics, -1)
         gradient = phibar.T @ slope + 2 * (jnp.einsum("dk,dce,ke->kc", tokens, weight, eta) - sums.pull)
-        each, topics = jnp.arange(self.size), jnp.arange(self.num_topics)
+        own = own_curves(*(jnp.moveaxis(part, 0, -1) / length[:, 0] ** 2 for part in (curve, bend)))  # [C, D]
+        each, alone = jnp.arange(self.size), own @ tokens
         hessian = jnp.einsum("dk,dce,dl->kcle", phibar, bend, phibar)
-        hessian = hessian.at[topics, :, topics, :].add(2 * jnp.einsum("dce,dk->kce", weight, tokens))
-        hessian = hessian.at[:, each, :, each].add(-2 * sums.products)
+        hessian = hessian.at[:, each, :, each].add(2 * (alone[:, None] * jnp.eye(self.num_topics) - sums.products))
         n = self.num_topics * self.size
         ascent = np.asarray(gradient.ravel() + prior_slope, np.float64)
         bend_of_eta = np.asarray(hessian.reshape(n, n) + prior_bend, np.float64)

@@ -85,8 +85,8 @@ class Sums(NamedTuple):
     """What the M-step needs of phi, summed over all pairs, with R_v the response's slope in the predictor's covariance."""
 
     counts: jax.Array  # [V, K], the sums of equation 8
-    products: jax.Array  # [C, K, K], sum_d R_v,cc / N^2 sum_n phi_n phi_n'
-    pull: jax.Array  # [K, C], sum_d sum_n phi_n (R_v eta' phi_n)' / N^2
+    products: jax.Array  # [C, K, K], sum_d R_v,cc / N^2 sum_n phi_n phi_n', see own_curves
+    pull: jax.Array  # [K, C], sum_d sum_n phi_n (R_v eta' phi_n)' / N^2, or what takes its place in sums_of
 
 
 def coordinate_ascent(
@@ -136,11 +136,12 @@ def _ascend_shards(
             )
             at = state[1]
             weighed = Weighed.of(expected_log_of(at.gamma) + at.tilt)
-            curve = response.slopes(values, *few, at.mean, at.covariance)[1] / length**2
+            _, curve, bend = (part / length**2 for part in response.slopes(values, *few, at.mean, at.covariance))
+            own_curve = own_curves(curve, bend)
 
             def add(chunk: jax.Array, sums: Sums) -> Sums:
                 part = Chunk.of(beta, terms, repeats, (first, depth), chunk, weighed)
-                products, pull = sums_of(part, curve, eta)
+                products, pull = sums_of(part, curve, own_curve, eta, length if response.log_linear else None)
                 return Sums(part.add(sums.counts), sums.products + products, sums.pull + pull)
 
             sums = jax.lax.fori_loop(0, -(-depth // CHUNK), add, sums)
@@ -157,14 +158,32 @@ def _ascend_shards(
     return over_shards(one_shard, pairs.shards, (log_beta, alpha, eta, values, start, (data, limits)), between)
 
 
-def sums_of(part: Chunk, curve: jax.Array, eta: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """What the pairs of a chunk add to ``products`` and ``pull`` of :class:`Sums`; ``curve`` is R_v / N^2, [C, C, width]."""
+def sums_of(
+    part: Chunk, curve: jax.Array, own_curve: jax.Array, eta: jax.Array, exact: jax.Array | None = None
+) -> tuple[jax.Array, jax.Array]:
+    """What the pairs of a chunk add to ``products`` and ``pull`` of :class:`Sums`; ``curve`` is R_v / N^2, [C, C, width],
+    and ``own_curve`` that of each predictor with itself as Newton's steps take it, [C, width].
+
+    ``exact`` are the lengths N of documents [width] where the response is log-linear and v a cumulant: half its slope in eta
+    is sum_n (phi'_n - phi_n) / N, with phi' proportional to phi exp(eta / N), where that of the variance is S eta.
+    """
     if len(curve) == 1:
-        weighed = part.counted * jnp.tile(curve[0, 0], CHUNK)[:, None]
-        return (weighed.T @ part.phi)[None], weighed.T @ (part.phi @ eta)
+        weighed = part.counted * jnp.tile(own_curve[0], CHUNK)[:, None]
+        if exact is None:
+            return (weighed.T @ part.phi)[None], weighed.T @ (part.phi @ eta)
+        length = jnp.tile(exact, CHUNK)[:, None]
+        share = eta[:, 0] / length
+        raised = jnp.expm1(share - jnp.log1p((part.phi * jnp.expm1(share)).sum(1, keepdims=True)))
+        return (weighed.T @ part.phi)[None], (weighed * (eta[:, 0] - length * raised)).sum(0)[:, None]
     counted, phi = (pairs.reshape(CHUNK, -1, pairs.shape[1]) for pairs in (part.counted, part.phi))
     own = jnp.einsum("nwk,nwl->wkl", counted, phi)  # of each document, for all its predictors
-    return jnp.einsum("wc,wkl->ckl", jnp.diagonal(curve), own), jnp.einsum("wkl,le,cew->kc", own, eta, curve)
+    return jnp.einsum("cw,wkl->ckl", own_curve, own), jnp.einsum("wkl,le,cew->kc", own, eta, curve)
+
+
+def own_curves(curve: jax.Array, bend: jax.Array) -> jax.Array:
+    """R_v of each predictor with itself, [C, width], from R_v and R_mm, [C, C, width]: of several R_mm / 2, which is the
+    same for a normal predictor. Under sigma points R_v may be positive where the covariance is not of full rank."""
+    return curve[0] if len(curve) == 1 else jnp.einsum("ccw->cw", bend) / 2
 
 
 def times(eta: jax.Array, phi: jax.Array) -> jax.Array:
