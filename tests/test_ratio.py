@@ -45,11 +45,12 @@ def test_every_block_is_the_conditional_of_the_story(story):
     assert table["passes"].all(), table.to_string()
 
 
-def test_theta_that_is_no_dirichlet_is_kept_and_drawn_by_nuts():
+def test_theta_that_is_no_dirichlet_is_kept_and_drawn_for_all_documents_at_once():
     table = run_check(stories.logistic_normal)
     served = {site: row.block for row in table.itertuples() for site in row.sites.split(", ")}
     assert served == {
-        "beta": "Dirichlet draw", "eta": "normal draw", "z": "topic sweep given theta", "logits": "NUTS given the rest"
+        "beta": "Dirichlet draw", "eta": "normal draw", "z": "topic sweep given theta",
+        "logits": "Hamiltonian trajectories, all documents at once",
     }  # fmt: skip
     assert table["passes"].all(), table.to_string()
 

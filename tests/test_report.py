@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pandas as pd
 import pytest
-import stories
+import user_stories
 from report_fits import NAME, WICKED, classes, simulated
 
 from topiczoo import diagnostics, models
@@ -74,7 +74,7 @@ def by_hand(fit, corpus, **options):
 
     Of classes: the most probable is that number modulo three, with 0.7.
     """
-    if fit.story.name == "response_reads_theta":
+    if fit.story.name == "shared_theta":
         return fold_in(fit, corpus, **options)
     counts = corpus.with_vocabulary(fit.vocabulary).counts
     first = counts.indices[counts.indptr[:-1]]
@@ -273,7 +273,7 @@ def test_several_columns_of_coefficients_and_classes(tmp_path):
 
 
 def test_a_story_whose_documents_cannot_be_folded_in(tmp_path):
-    fit = simulated(stories.response_reads_theta, num_documents=12)
+    fit = simulated(user_stories.shared_theta, num_documents=12)
     path = report(fit, tmp_path / "r.html", documents=3, progress_bar=False)
     page = Page(path)
     assert "No predictions. Documents outside the fit are folded in" in path.read_text()

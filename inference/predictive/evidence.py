@@ -43,8 +43,8 @@ def word_weights(fit: Posterior, corpus: Corpus, *, most_draws: int = 10) -> Wor
         raise ValueError(f"In the story {name!r} topics are those of a label; p(w_d), a sum over labels, is not known.")
     if fold.local is not None:
         raise ValueError(
-            f"left_to_right and chib need Dirichlet proportions, and theta of the story {name!r} is not Dirichlet; use "
-            "method='completion'."
+            f"left_to_right and chib need Dirichlet proportions that only words read, which theta of the story {name!r} is "
+            "not; use method='completion'."
         )
     own = [site for site in graph.parents[graph.theta] - {graph.theta} if "document" in graph.dims[site]]
     if own:

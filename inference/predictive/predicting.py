@@ -201,8 +201,8 @@ def plug_in_topics(fold: FoldIn, values: dict) -> tuple[jax.Array, jax.Array]:
         )
     if fold.local is not None:
         raise ValueError(
-            "The variational mean of topics, which rule 'plug-in' and selection need, is that of Dirichlet proportions, and "
-            f"theta of the story {fit.story.name!r} is not Dirichlet; predict by rule='posterior'."
+            "The variational mean of topics, which rule 'plug-in' and selection need, is that of Dirichlet proportions that "
+            f"only words read, which theta of the story {fit.story.name!r} is not; predict by rule='posterior'."
         )
 
     beta, alpha, labels = fold.compiled(_topics)(fold.corpus, values)
