@@ -78,3 +78,15 @@ def walk(corpus, y=None, *, num_topics=2):
     eta = numpyro.sample("eta", dist.Normal(0, 1).expand([num_topics]).to_event(1))
     with documents:
         numpyro.sample("y", dist.Normal(zbar @ eta + jnp.cumsum(move), 0.5), obs=y)
+
+
+def shared_theta(corpus, y=None, *, num_topics=2):
+    """A document speaks a little of what all others do: its proportions depend on theirs."""
+    beta = topics(corpus, num_topics)
+    documents = numpyro.plate("documents", corpus.num_documents)
+    with documents:
+        theta = numpyro.sample("theta", dist.Dirichlet(jnp.full(num_topics, 0.5)))
+    zbar = draw_words(corpus, 0.9 * theta + 0.1 * theta.mean(0), beta)
+    eta = numpyro.sample("eta", dist.Normal(0, 1).expand([num_topics]).to_event(1))
+    with documents:
+        numpyro.sample("y", dist.Normal(zbar @ eta, 0.5), obs=y)

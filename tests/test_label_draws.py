@@ -205,7 +205,7 @@ def test_words_are_counted_and_weighed_by_their_label(monkeypatch, layout):
     data, other = layouts.documents(corpus, batches=True), 1 - label
     topics, (document, term) = batches.of_tokens(z.topics, z.long), corpus.tokens()
     expected = np.bincount(document, np.log(BETA)[other[document], topics, term], minlength=9)
-    found = jax.jit(word_terms)(z, data, jnp.asarray(BETA), jnp.asarray(other))
+    found = jax.jit(word_terms)(z, data, jnp.log(BETA), jnp.asarray(other))
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 

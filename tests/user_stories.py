@@ -90,7 +90,6 @@ def in_camps(corpus, y=None, *, leanings):
         numpyro.sample("mark", dist.Normal(used @ pull + mood[camp], 0.5), obs=y)
 
 
-<<<<<<< HEAD
 def as_many_as_words(corpus, y=None, *, terms_each=2):
     """How many themes there are follows from the corpus."""
     themes = corpus.num_terms // terms_each
@@ -148,28 +147,3 @@ def small(number: int = 24) -> tuple[Corpus, np.ndarray]:
     y = theta @ np.array([-1.0, 1.0]) + 0.3 * rng.normal(size=number)
     y[-1] = np.nan
     return Corpus.from_counts(counts, covariates=covariates(number)), y
-=======
-def walk(corpus, y=None, *, num_topics=2):
-    """Documents follow each other in time: their levels are linked."""
-    beta = topics(corpus, num_topics)
-    documents = numpyro.plate("documents", corpus.num_documents)
-    with documents:
-        move = numpyro.sample("move", dist.Normal(0, 1))
-        theta = numpyro.sample("theta", dist.Dirichlet(jnp.full(num_topics, 0.5)))
-    zbar = draw_words(corpus, theta, beta)
-    eta = numpyro.sample("eta", dist.Normal(0, 1).expand([num_topics]).to_event(1))
-    with documents:
-        numpyro.sample("y", dist.Normal(zbar @ eta + jnp.cumsum(move), 0.5), obs=y)
-
-
-def shared_theta(corpus, y=None, *, num_topics=2):
-    """A document speaks a little of what all others do: its proportions depend on theirs."""
-    beta = topics(corpus, num_topics)
-    documents = numpyro.plate("documents", corpus.num_documents)
-    with documents:
-        theta = numpyro.sample("theta", dist.Dirichlet(jnp.full(num_topics, 0.5)))
-    zbar = draw_words(corpus, 0.9 * theta + 0.1 * theta.mean(0), beta)
-    eta = numpyro.sample("eta", dist.Normal(0, 1).expand([num_topics]).to_event(1))
-    with documents:
-        numpyro.sample("y", dist.Normal(zbar @ eta, 0.5), obs=y)
->>>>>>> a109b8d (local, in the words of the new house)

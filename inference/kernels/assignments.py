@@ -76,9 +76,14 @@ def _own_terms(batches: PaddedBatches, num_terms: int, labels: Labels | None) ->
     """Terms of the batches as terms of their documents' labels; what is no token comes last."""
     if labels is None:
         return batches.terms
+    first = labels.first[documents_of_positions(batches)]
+    return jnp.where(batches.terms < num_terms, batches.terms + first, labels.number * num_terms)
+
+
+def documents_of_positions(batches: PaddedBatches) -> jax.Array:
+    """The document of every position, as ``batches.terms``."""
     of_positions = jax.vmap(partial(tokens_of_positions, positions=batches.terms.shape[1]))
-    document, _ = of_positions(batches.start, batches.depth, batches.rows)
-    return jnp.where(batches.terms < num_terms, batches.terms + labels.first[document], labels.number * num_terms)
+    return of_positions(batches.start, batches.depth, batches.rows)[0]
 
 
 def long_counts(topics: jax.Array, long: LongDocuments, num_topics: int) -> jax.Array:
@@ -95,32 +100,17 @@ def long_tokens(long: LongDocuments) -> tuple[jax.Array, jax.Array]:
     return long.rows[own][:, None], (position - long.start[own])[:, None] * width + jnp.arange(width)
 
 
-def document_sums(of_tokens: Callable, batches: PaddedBatches, topics: jax.Array, long: Any) -> jax.Array:
+def document_sums(of_tokens: Callable, documents: Documents, z: Assignments) -> jax.Array:
     """sum_n f(d, w_dn, z_dn) of each document, [documents], for f = ``of_tokens`` of documents, terms and topics."""
-
-    def one_shard(shard: tuple) -> jax.Array:
-        topics, terms, *rest = shard
-
-        def one_batch(batch: tuple) -> jax.Array:
-            start, depth, rows, lengths = batch
-
-            def position(n: jax.Array, total: jax.Array) -> jax.Array:
-                here = of_tokens(rows, terms[start + n], topics[start + n])
-                return total + jnp.where(n < lengths, here, 0.0)
-
-            return jax.lax.fori_loop(0, depth, position, jnp.zeros(rows.shape[0]))
-
-        return jax.lax.map(one_batch, tuple(rest))
-
-    shards = topics, batches.terms, batches.start, batches.depth, batches.rows, batches.lengths
-    sums = jax.lax.map(one_shard, shards).reshape(-1)[batches.lane]
-    if batches.long is None:
-        return sums
-    document, token = long_tokens(batches.long)
-    own = jnp.searchsorted(batches.long.start, jnp.arange(len(document)), side="right") - 1
-    inside = token < batches.long.lengths[own][:, None]
-    of_positions = jnp.where(inside, of_tokens(document, batches.long.terms, long), 0.0).sum(1)
-    return sums.at[batches.long.rows].set(jnp.zeros(len(batches.long.rows)).at[own].add(of_positions))
+    batches = documents.laid_out
+    parts = [(documents_of_positions(batches), batches.terms, z.topics)]
+    if (long := batches.long) is not None:
+        parts.append((jnp.broadcast_to(long_tokens(long)[0], long.terms.shape), long.terms, z.long))
+    total = jnp.zeros(documents.num_documents)
+    for document, term, topic in parts:
+        inside = term < documents.num_terms
+        total = total.at[document].add(jnp.where(inside, of_tokens(document, jnp.where(inside, term, 0), topic), 0.0))
+    return total
 
 
 def document_counts(topics: jax.Array, batches: PaddedBatches, num_topics: int) -> jax.Array:

@@ -43,6 +43,10 @@ class ClassBlock(LabelBlock):
         zbar = mean_topics(z, data.documents)
         children = sorted(graph.children(self.sites) - {*self.integrated_out})
         of_words, of_theta = (site in graph.parents.get(part, ()) for part in (LABEL, THETA))
+        if of_words:  # topics themselves do not depend on classes: their logarithm is taken once
+            first = ZbarHandler(zbar)
+            run(graph.story, *data, values, first)
+            log_beta = jnp.log(jnp.maximum(first.beta, FLOOR))
 
         def terms(value: jax.Array) -> jax.Array:
             tried = {**values, site: jnp.full_like(values[site], value)}
@@ -57,17 +61,17 @@ class ClassBlock(LabelBlock):
             if of_theta:
                 total = total + xlogy(z.document_topic, answer.theta).sum(-1)
             if of_words:
-                total = total + word_terms(z, data.documents, answer.beta, answer.label)
+                total = total + word_terms(z, data.documents, log_beta, answer.label)
             return total
 
         return jax.lax.map(terms, jnp.arange(num_classes(graph, site))).T  # [documents, values]
 
 
-def word_terms(z: Assignments, documents: Documents, beta: jax.Array, label: jax.Array) -> jax.Array:
+def word_terms(z: Assignments, documents: Documents, log_beta: jax.Array, label: jax.Array) -> jax.Array:
     """sum_n log beta_{label_d, z_dn, w_dn} of each document, [documents], in one pass over the tokens."""
-    log_beta = jnp.log(jnp.maximum(beta, FLOOR))
+    _, num_topics, num_terms = log_beta.shape
 
     def of_tokens(document: jax.Array, term: jax.Array, topic: jax.Array) -> jax.Array:
-        return log_beta.at[label[document], topic, term].get(mode="clip")
+        return jnp.ravel(log_beta)[(label[document] * num_topics + topic) * num_terms + term]
 
-    return document_sums(of_tokens, documents.laid_out, z.topics, z.long)
+    return document_sums(of_tokens, documents, z)
