@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -67,7 +67,7 @@ class AdditiveSite:
     corpus: Corpus
     start_variance: float  # of the normal prior that deviations start under
 
-    reads: ClassVar[frozenset[str]] = frozenset({"topics", "start_variance"})
+    reads: frozenset[str] = frozenset({"topics", "start_variance"})
 
     @property
     def name(self) -> str:

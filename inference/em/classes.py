@@ -24,10 +24,11 @@ import numpy as np
 import numpyro.distributions as dist
 from scipy.special import logsumexp
 
-from topiczoo.corpora.layouts import documents
+from topiczoo.corpora.layouts import Documents, documents
 
 from ..story.bound import BoundGraph
 from ..story.graph import LABEL
+from ..story.response import Y
 from ..story.tracing import ZbarHandler, base_distribution, run, total
 from .additive import WARM_UP, AdditiveSite, additive_bags, has_sparse_prior
 from .components import Posterior, Settings, State, refuse
@@ -51,7 +52,7 @@ class ObservedClass:
     ``extra`` are the latent sites that are neither words nor response, ``observed`` the sites that may read them.
     """
 
-    reads: ClassVar[frozenset[str]] = frozenset()
+    reads: frozenset[str] = frozenset()
     latent: ClassVar[bool] = False
 
     def __init__(self, graph: BoundGraph, settings: Settings, extra: Sequence[str], observed: Sequence[str]) -> None:
@@ -100,7 +101,7 @@ class LatentClass:
     The state holds the state of every such site by its name.
     """
 
-    reads: ClassVar[frozenset[str]] = frozenset()
+    reads: frozenset[str] = frozenset()
     latent: ClassVar[bool] = True
 
     def __init__(self, graph: BoundGraph, settings: Settings) -> None:
@@ -228,7 +229,9 @@ class LatentClass:
         """q(c); with words the E-step of each class on all documents, then expected counts weighted by q(c)."""
         joint = np.asarray(self._joint(self._at(state.classes), *self.data), np.float64)
         joint += impossible(self.values, self.graph.known)
-        each, gamma, counts = range(len(self.values)), None, None
+        each: range = range(len(self.values))
+        gamma: Any = None
+        counts: Any = None
         if words is not None:
             topics = [log_mean[j] if self.of_label else log_mean for j in each]
             alpha = [state.alpha[j] if state.alpha.ndim > 2 else state.alpha for j in each]
@@ -311,7 +314,7 @@ def counted_sites(
         return [], 0.0
 
     @jax.jit
-    def log_density(logs: dict, corpus: object, y: object) -> jax.Array:
+    def log_density(logs: dict, corpus: Documents, y: Y) -> jax.Array:
         values = {name: jnp.exp(part) for name, part in logs.items()}
         return total(run(graph.story, corpus, y, values, ZbarHandler(lambda theta: theta)), observed)
 

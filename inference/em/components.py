@@ -54,7 +54,7 @@ class State(NamedTuple):
     """What one turn of EM hands to the next; each component knows its own part."""
 
     topics: Any
-    alpha: np.ndarray | None  # of theta's prior: [K], [D, K], or [classes, D, K]
+    alpha: Any  # numbers of theta's prior: [K], [D, K], or [classes, D, K]
     response: Any = None  # parameters of the response
     classes: Any = None  # what documents' classes generate from
     local: Any = None  # q of the documents, with ``bound`` [D], once there was an E-step
@@ -65,7 +65,7 @@ class State(NamedTuple):
 class Component(Protocol):
     """What every component has. ``reads`` are the settings that it uses; the others are refused where no component does."""
 
-    reads: ClassVar[frozenset[str]]
+    reads: frozenset[str]
 
     def bound(self, state: State) -> float:
         """Its part of the bound that is not of documents: minus the divergence from a prior, or a log-prior."""
@@ -101,7 +101,7 @@ class Response(Component, Protocol):
 class NoResponse:
     """Nothing stands below zbar: R is 0."""
 
-    reads: ClassVar[frozenset[str]] = frozenset()
+    reads: frozenset[str] = frozenset()
     monotone: ClassVar[bool] = True
 
     def start(self, rng: np.random.Generator) -> tuple[None, float]:

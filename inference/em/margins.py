@@ -83,7 +83,7 @@ def _loss_of_tokens(loss: Loss, tokens: jax.Array, rows: tuple, shared: tuple) -
 class Margin:
     """One margin of zbar @ eta: its loss, its targets, and the prior of its coefficients as the story gives them."""
 
-    reads: ClassVar[frozenset[str]] = frozenset({"start", "slack", "guarded"})
+    reads: frozenset[str] = frozenset({"start", "slack", "guarded"})
     monotone: ClassVar[bool] = False
 
     def __init__(self, graph: BoundGraph, settings: Settings) -> None:
@@ -251,7 +251,7 @@ class MarginBeside(Margin):
     The statistic of the E-step is E[A'A] of the labelled documents, [K, K].
     """
 
-    reads: ClassVar[frozenset[str]] = frozenset({"start", "slack", "point"})
+    reads: frozenset[str] = frozenset({"start", "slack", "point"})
 
     def __init__(self, graph: BoundGraph, settings: Settings) -> None:
         super().__init__(graph, settings)

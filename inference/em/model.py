@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -30,16 +31,17 @@ class EMModel:
         if graph.has_words:
             if latent and graph.response_sites:
                 refuse(graph, graph.response_sites[0], "vem knows a latent class without a response of topics only")
-            self.classes = LatentClass(graph, settings) if latent else None
+            above = LatentClass(graph, settings) if latent else None
             self.topics = _topics(graph, settings)
             kind = TokenWords if settings.order == "sequential" and graph.response_sites else BagWords
             if kind is TokenWords and graph.has_labels:
                 refuse(graph, graph.response_sites[0], "order='sequential' knows no topics of a label")
-            given = (self.classes.name, self.classes.values) if self.classes else None
-            self.words = kind(graph, settings, given)
-        elif latent:
-            self.classes = LatentClass(graph, settings)
-        if not latent:
+            self.words = kind(graph, settings, (above.name, above.values) if above else None)
+        else:
+            above = LatentClass(graph, settings) if latent else None
+        if above is not None:
+            self.classes: LatentClass | ObservedClass = above
+        else:
             own = {self.words.theta, *self.topics.names} if self.words and self.topics else set()
             own |= getattr(self.response, "names", set())
             extra = sorted(set(graph.latent) - own)
@@ -82,7 +84,7 @@ class EMModel:
 
     def e_step(self, state: State, fresh: bool) -> State:
         """The documents' q, expected counts and statistics: afresh, or from where the last E-step ended."""
-        log_mean = None if self.topics is None else self.topics.log_mean(state.topics)
+        log_mean: Any = None if self.topics is None else self.topics.log_mean(state.topics)
         if self.words is None or self.classes.latent:
             return self.classes.e_step(self.words, log_mean, state, fresh)
         return self.response.e_step(self.words, log_mean, state, fresh)

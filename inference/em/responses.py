@@ -25,13 +25,14 @@ import numpy as np
 import numpyro.distributions as dist
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from topiczoo.corpora.layouts import documents
+from topiczoo.corpora.layouts import Documents, documents
 
 from ..kernels.quadrature import sigma_points
 from ..kernels.response_steps import own_curves
 from ..story.bound import BoundGraph
 from ..story.graph import ZBAR
-from ..story.tracing import ZbarHandler
+from ..story.response import Y
+from ..story.tracing import Data, ZbarHandler
 from .components import Posterior, Settings, State, coefficients_site, refuse
 from .sites import Points, PointSites, log_prior
 from .starts import coefficients_by_response, topics_by_response
@@ -44,7 +45,7 @@ SMALLEST_PIVOT = 1e-5  # of a root's largest; below it a matrix is as good as si
 class SmoothResponse:
     """Observed sites below zbar, the coefficients eta, and the other parameters they read. The state holds their values."""
 
-    reads: ClassVar[frozenset[str]] = frozenset({"point", "start", "order", "expectation"})
+    reads: frozenset[str] = frozenset({"point", "start", "order", "expectation"})
     monotone: ClassVar[bool] = True
 
     def __init__(self, graph: BoundGraph, settings: Settings, sites: tuple[str, ...] | None = None) -> None:
@@ -66,7 +67,7 @@ class SmoothResponse:
             if graph.latent[name].document_axis is not None or graph.latent[name].discrete:
                 refuse(graph, name, "the response reads it and it belongs to documents or is discrete")
         self.names = {*self.responses, self.eta, *self.others}
-        self.data = documents(graph.corpus), jax.tree.map(jnp.asarray, graph.y)
+        self.data = Data(documents(graph.corpus), graph.response.on_device())
         self.log_linear = not self.delta and len(self.shape) == 1 and self._is_log_linear()
         if settings.order == "sequential":
             self.require_normal()
@@ -92,12 +93,12 @@ class SmoothResponse:
 
     # R and its derivatives
 
-    def _at(self, values: Points, corpus: Any, y: Any, point: jax.Array) -> jax.Array:
+    def _at(self, values: Points, corpus: Documents, y: Y, point: jax.Array) -> jax.Array:
         """log p(y | x) of each document, [D], at one predictor x of each, [D, C]."""
         answer = ZbarHandler(lambda theta: theta, [point[:, 0] if len(self.shape) == 1 else point])
         return self.graph.document_terms(self.responses, corpus, y, values, answer)
 
-    def terms(self, values: Points, corpus: Any, y: Any, mean: jax.Array, covariance: jax.Array) -> jax.Array:
+    def terms(self, values: Points, corpus: Documents, y: Y, mean: jax.Array, covariance: jax.Array) -> jax.Array:
         """R of each document, [D], at means [D, C] and covariances [D, C, C] of the predictor."""
         at = partial(self._at, values, corpus, y)
         if self.delta:
@@ -111,7 +112,7 @@ class SmoothResponse:
         points, log_weights = sigma_points(mean, covariance, NODES)
         return (jnp.exp(log_weights)[:, None] * jax.vmap(at)(points)).sum(0)
 
-    def slopes(self, values: Points, corpus: Any, y: Any, mean: jax.Array, covariance: jax.Array) -> tuple:
+    def slopes(self, values: Points, corpus: Documents, y: Y, mean: jax.Array, covariance: jax.Array) -> tuple:
         """R_m [C, D], R_v [C, C, D] and R_mm [C, C, D] at means [C, D] and covariances [C, C, D], documents last.
 
         R_mm is for Newton's steps alone, which are guarded. With several predictors it is that of log p at the mean: over
@@ -135,11 +136,11 @@ class SmoothResponse:
         """log p of eta and the other parameters; nothing under maximum likelihood."""
         return log_prior(self.graph, [self.eta, *self.others] if self.map else [], values)
 
-    def _objective(self, data: tuple, values: Points, mean: jax.Array, covariance: jax.Array) -> jax.Array:
+    def _objective(self, data: Data, values: Points, mean: jax.Array, covariance: jax.Array) -> jax.Array:
         """sum_d R_d + log p(values)."""
         return self.terms(values, *data, mean, covariance).sum() + self.log_prior(values)
 
-    def _derivatives(self, data: tuple, values: Points, mean: jax.Array, covariance: jax.Array) -> tuple:
+    def _derivatives(self, data: Data, values: Points, mean: jax.Array, covariance: jax.Array) -> tuple:
         """R_m, R_mm and R_v, documents first, and slope and curvature of eta's log-prior."""
         slope, curve, bend = self.slopes(values, *data, mean.T, jnp.moveaxis(covariance, 0, -1))
 
@@ -178,7 +179,7 @@ class SmoothResponse:
         """The other parameters at their best for one mean of all documents, without priors: sigma at the deviation of y."""
         target, precision = self.as_normal(values)
         mean = jnp.full((len(target), 1), target[precision > 0].mean(), jnp.float32)
-        bare = PointSites(self.graph, self.others, lambda points, *at: self._of_others(points, *at, prior=0.0), 100)
+        bare = PointSites(self.graph, self.others, partial(self._of_others, prior=0.0), 100)
         return {**values, **bare.m_step(values, self.data, values[self.eta], mean, 0 * mean[..., None])}
 
     # what EM asks
@@ -189,7 +190,8 @@ class SmoothResponse:
 
     def start(self, rng: np.random.Generator) -> tuple[Points, np.ndarray | float]:
         """Topics by the response, or section 3 of the paper: eta on a grid, topics uniform (plus noise)."""
-        grid, counts = np.linspace(-1, 1, self.num_topics), 0.0
+        counts: np.ndarray | float = 0.0
+        grid = np.linspace(-1, 1, self.num_topics)
         if len(self.shape) > 1:
             grid = np.stack([np.roll(grid, 7 * c) for c in range(self.size)], 1)
         if self.settings.start == "response":
@@ -237,7 +239,7 @@ class SmoothResponse:
         return values, mean, covariance
 
     def _of_others(
-        self, points: Points, data: tuple, eta: jax.Array, mean: jax.Array, covariance: jax.Array, prior: float = 1.0
+        self, points: Points, data: Data, eta: jax.Array, mean: jax.Array, covariance: jax.Array, prior: float = 1.0
     ) -> jax.Array:
         values = {**points, self.eta: eta}
         return self.terms(values, *data, mean, covariance).sum() + prior * self.log_prior(values)

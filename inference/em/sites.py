@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -41,7 +41,7 @@ class DirichletSite:
     prior: np.ndarray
     mle: bool
 
-    reads: ClassVar[frozenset[str]] = frozenset({"topics"})
+    reads: frozenset[str] = frozenset({"topics"})
 
     @property
     def names(self) -> set[str]:

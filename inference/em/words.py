@@ -6,7 +6,7 @@ A tilt is what each word of a document gains in each topic beside its own probab
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +34,7 @@ class Proportions:
     depends on a latent class, of which ``classes`` gives the name and the values.
     """
 
-    reads: ClassVar[frozenset[str]] = frozenset({"estimate_alpha", "e_tolerance", "e_iterations"})
+    reads: frozenset[str] = frozenset({"estimate_alpha", "e_tolerance", "e_iterations"})
 
     def __init__(self, graph: BoundGraph, settings: Settings, classes: tuple[str, np.ndarray] | None = None) -> None:
         self.graph, self.settings = graph, settings
@@ -111,7 +111,7 @@ class BagWords(Proportions):
         )
         if not counted:
             return found
-        return found._replace(counts=of_topics(found.counts, log_mean.shape))
+        return found._replace(counts=of_topics(found.counts, log_mean.shape))  # type: ignore[arg-type]  # from here on NumPy's
 
     def with_response(
         self, response: Any, values: dict, log_mean: np.ndarray, alpha: np.ndarray, start: Any
@@ -154,8 +154,8 @@ class TokenPosterior(NamedTuple):
     phi: jax.Array  # [places, K, width]
     gamma: np.ndarray  # [D, K]
     tokens: jax.Array  # [D, K] sums of phi
-    mean: jax.Array  # [D, 1] of the predictor
-    covariance: jax.Array  # [D, 1, 1]
+    mean: Any  # [D, 1] of the predictor
+    covariance: Any  # [D, 1, 1]
     bound: np.ndarray  # [D]
 
 
