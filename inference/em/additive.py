@@ -23,7 +23,7 @@ from topiczoo.models.vocabulary import BagOfWords
 from ..kernels.additive import JeffreysPenalty, LaplacePenalty, NormalPenalty, Penalty, first_deviation, newton, spread
 from ..story.bound import BoundGraph
 from ..story.graph import BETA
-from ..story.tracing import ZbarHandler, base_distribution, run
+from ..story.tracing import Values, ZbarHandler, base_distribution, run
 from .components import Posterior, Settings, refuse
 from .starts import dealt_counts
 
@@ -185,7 +185,7 @@ def additive_topics(graph: BoundGraph, settings: Settings) -> AdditiveSite | Non
     if not above or not all(has_sparse_prior(graph, name) for name in above):
         return None
 
-    def topics(values: dict) -> jax.Array:
+    def topics(values: Values) -> jax.Array:
         answer = ZbarHandler(lambda theta: theta)
         run(graph.story, graph.few_documents, graph.few_y, values, answer)
         return answer.beta
@@ -204,7 +204,7 @@ def additive_bags(graph: BoundGraph, settings: Settings, name: str) -> tuple[str
     if len(bags) != 1 or name not in graph.parents[bags[0]]:
         refuse(graph, name, "no words depend on it")
 
-    def components(values: dict) -> jax.Array:
+    def components(values: Values) -> jax.Array:
         return base_distribution(run(graph.story, graph.few_documents, graph.few_y, values)[bags[0]]["fn"]).beta
 
     return bags[0], _additive(graph, settings, [name], components, bags[0])

@@ -64,7 +64,7 @@ class ObservedClass:
             self.reads = self.bags.reads
 
             @jax.jit
-            def look(corpus: Any, y: Any) -> jax.Array:
+            def look(corpus: Documents, y: Y) -> jax.Array:
                 return base_distribution(run(graph.story, corpus, y, {})[words]["fn"]).z
 
             z = np.asarray(look(documents(graph.corpus, pairs=True), jax.tree.map(jnp.asarray, graph.y)))
@@ -154,7 +154,7 @@ class LatentClass:
 
     # what depends on the class
 
-    def _log_joint(self, sites: Points, corpus: Any, y: Any) -> jax.Array:
+    def _log_joint(self, sites: Points, corpus: Documents, y: Y) -> jax.Array:
         """log p(c_d = j, what depends on it), [classes, D]."""
 
         def one(value: jax.Array) -> jax.Array:
@@ -163,7 +163,7 @@ class LatentClass:
 
         return jax.vmap(one)(jnp.asarray(self.values))
 
-    def _expected_counts(self, weights: jax.Array, points: Points, corpus: Any, y: Any) -> Points:
+    def _expected_counts(self, weights: jax.Array, points: Points, corpus: Documents, y: Y) -> Points:
         """x d/dx sum_jd weights_jd log p_jd at uniform x: the coefficients of log x."""
         uniform = {name: jnp.full((s := self.sites[name].prior.shape), 1 / s[-1]) for name in self.shares}
         slope = jax.grad(lambda shares: (weights * self._log_joint({**points, **shares}, corpus, y)).sum())(uniform)

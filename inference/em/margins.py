@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
-from topiczoo.corpora.layouts import documents
+from topiczoo.corpora.layouts import Documents, documents
 from topiczoo.models.margins import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgainstAll
 
 from ..kernels.response_steps import sums_of_products
@@ -30,6 +30,7 @@ from ..kernels.special import digamma
 from ..kernels.word_steps import Fallback
 from ..story.bound import BoundGraph
 from ..story.graph import ZBAR
+from ..story.response import Y
 from ..story.tracing import ZbarHandler, base_distribution, run
 from .components import Posterior, Settings, State, coefficients_site, labelled_documents, refuse
 from .responses import SmoothResponse
@@ -113,7 +114,7 @@ class Margin:
         graph = self.graph
 
         @jax.jit
-        def look(corpus: Any, y: Any, x: jax.Array) -> tuple:
+        def look(corpus: Documents, y: Y, x: jax.Array) -> tuple:
             trace = run(graph.story, corpus, y, {}, ZbarHandler(lambda theta: theta, [x]))
             fn = base_distribution(trace[self.name]["fn"])
             parts = {name: getattr(fn, name) for name in ("weight", "cost", "epsilon") if hasattr(fn, name)}

@@ -17,10 +17,11 @@ from jax.flatten_util import ravel_pytree
 from numpyro.distributions import biject_to
 from scipy.optimize import minimize
 
-from topiczoo.corpora.layouts import documents
+from topiczoo.corpora.layouts import Documents, documents
 
 from ..kernels.dirichlet import dirichlet_bound, expected_log
 from ..story.bound import BoundGraph
+from ..story.response import Y
 from ..story.tracing import ZbarHandler, base_distribution, run, total
 from .components import Posterior, refuse
 
@@ -90,7 +91,7 @@ def concentrations(graph: BoundGraph, names: list[str], values: Mapping[str, Any
     are of sites that they depend on."""
 
     @jax.jit
-    def look(corpus: Any, y: Any, values: Any) -> dict[str, jax.Array]:
+    def look(corpus: Documents, y: Y, values: Any) -> dict[str, jax.Array]:
         trace = run(graph.story, corpus, y, values, ZbarHandler(lambda theta: theta))
         for name, site in trace.items():
             if site["type"] == "sample" and site["scale"] is not None:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
-from topiczoo.corpora.layouts import distinct_pairs, documents, token_batches
+from topiczoo.corpora.layouts import Documents, distinct_pairs, documents, token_batches
 
 from ..kernels import response_steps, token_steps, word_steps
 from ..kernels.dirichlet import expected_log, fit_alpha, log_normaliser
@@ -22,7 +22,8 @@ from ..kernels.special import digamma
 from ..kernels.word_steps import Fallback, pair_batches
 from ..story.bound import BoundGraph
 from ..story.graph import LABEL
-from ..story.tracing import ZbarHandler, run
+from ..story.response import Y
+from ..story.tracing import Values, ZbarHandler, run
 from .components import Posterior, Settings, State, refuse
 from .sites import concentrations, require_dirichlet
 
@@ -114,7 +115,7 @@ class BagWords(Proportions):
         return found._replace(counts=of_topics(found.counts, log_mean.shape))  # type: ignore[arg-type]  # from here on NumPy's
 
     def with_response(
-        self, response: Any, values: dict, log_mean: np.ndarray, alpha: np.ndarray, start: Any
+        self, response: Any, values: Values, log_mean: np.ndarray, alpha: np.ndarray, start: Any
     ) -> tuple[response_steps.LocalPosterior, Sums]:
         """Under the tilt of a smooth response, which is found with phi; afresh where there is no start."""
         number, size = (len(self.lengths), self.num_topics), response.size
@@ -167,7 +168,7 @@ class TokenWords(Proportions):
         self.batches = token_batches(graph.corpus, shards=1)
 
     def with_response(
-        self, response: Any, values: dict, log_mean: np.ndarray, alpha: np.ndarray, start: TokenPosterior | None
+        self, response: Any, values: Values, log_mean: np.ndarray, alpha: np.ndarray, start: TokenPosterior | None
     ) -> tuple[TokenPosterior, Sums]:
         """Equations 6 and 7, token by token; the response is told by its target and precision."""
         target, precision = response.as_normal(values)
@@ -227,11 +228,11 @@ def require_given(
     return name
 
 
-def observed_labels(graph: BoundGraph, values: dict | None = None) -> np.ndarray:
+def observed_labels(graph: BoundGraph, values: Values | None = None) -> np.ndarray:
     """The label that the story gives to draw_words for each document, [D]."""
 
     @jax.jit
-    def look(corpus: Any, y: Any, values: Any) -> jax.Array:
+    def look(corpus: Documents, y: Y, values: Any) -> jax.Array:
         answer = ZbarHandler(lambda theta: theta)
         run(graph.story, corpus, y, values, answer)
         return answer.label

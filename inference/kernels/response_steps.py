@@ -19,11 +19,14 @@ Equation numbers are those of Blei & McAuliffe (2007).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
+
+from topiczoo.corpora.layouts import Documents
 
 from .sharding import by_threads, over_shards
 from .small_matrices import solve
@@ -34,16 +37,19 @@ from .word_steps import Chunk, PairBlocks, Weighed, by_document, out_of_logs, ph
 SMALLEST_STEP = 1 / 64  # of a document's tilt; below it the document rests
 
 
+Values = Mapping[str, Any]  # parameters of a response by name
+
+
 class Expectation(Protocol):
     """R and its derivatives; ``values`` are parameters, ``data`` whatever a batch of documents is for it."""
 
     log_linear: bool  # whether log p(y | x) = A x - B exp(x) + C
 
-    def terms(self, values: dict, corpus: Any, y: Any, mean: jax.Array, covariance: jax.Array) -> jax.Array:
+    def terms(self, values: Values, corpus: Documents, y: Any, mean: jax.Array, covariance: jax.Array) -> jax.Array:
         """R of each document, [D], at means [D, C] and covariances [D, C, C] of the predictor."""
         ...
 
-    def slopes(self, values: dict, corpus: Any, y: Any, mean: jax.Array, covariance: jax.Array) -> tuple:
+    def slopes(self, values: Values, corpus: Documents, y: Any, mean: jax.Array, covariance: jax.Array) -> tuple:
         """R_m [C, D], R_v [C, C, D] and R_mm [C, C, D] at means [C, D] and covariances [C, C, D], documents last."""
         ...
 
@@ -91,7 +97,7 @@ class Sums(NamedTuple):
 
 def coordinate_ascent(
     response: Expectation, data: tuple, pairs: PairBlocks, log_beta: jax.Array, alpha: jax.Array, eta: jax.Array,
-    values: dict, start: LocalPosterior, limits: tuple,
+    values: Values, start: LocalPosterior, limits: tuple,
 ) -> tuple[LocalPosterior, Sums]:  # fmt: skip
     """The E-step from a given state. ``alpha`` is [D, K], ``log_beta`` [V, K], ``eta`` [K, C]; ``limits`` are tolerance and
     iterations."""
@@ -107,13 +113,13 @@ def coordinate_ascent(
 
 @partial(jax.jit, static_argnames=("response", "deepest"))
 def _ascend_shards(
-    between: tuple, pairs: PairBlocks, data: tuple, log_beta: jax.Array, alpha: jax.Array, eta: jax.Array, values: dict,
+    between: tuple, pairs: PairBlocks, data: tuple, log_beta: jax.Array, alpha: jax.Array, eta: jax.Array, values: Values,
     start: LocalPosterior, limits: tuple, *, response: Expectation, deepest: int,
 ) -> tuple[Sums, LocalPosterior]:  # fmt: skip
     """The same for the shards between two: their sums, and what documents end with in their documents."""
 
     def one_shard(
-        shard: tuple, log_beta: jax.Array, alpha: jax.Array, eta: jax.Array, values: dict, begin: LocalPosterior,
+        shard: tuple, log_beta: jax.Array, alpha: jax.Array, eta: jax.Array, values: Values, begin: LocalPosterior,
         rest: tuple,
     ) -> tuple:  # fmt: skip
         terms, repeats, firsts, depths, rows_of, lengths_of = shard
@@ -218,7 +224,7 @@ class _Batch(NamedTuple):
     """A batch of documents and all that its E-step reads."""
 
     response: Expectation
-    values: dict
+    values: Values
     eta: jax.Array  # [K, C]
     prior: jax.Array  # [K, width]
     length: jax.Array  # [width]

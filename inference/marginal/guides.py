@@ -19,10 +19,12 @@ from numpyro import handlers
 from numpyro.distributions import biject_to, constraints
 
 from topiczoo.corpora import Corpus
+from topiczoo.corpora.layouts import Documents
 
 from ..samplers.gamma import log_gamma
 from ..story.bound import BoundGraph
 from ..story.graph import Site
+from ..story.response import Y
 from ..story.tracing import ZbarHandler, run
 
 KINDS = ("mean_field", "amortised")
@@ -95,7 +97,7 @@ class Guide:
             topics = self.initial[graph.beta]
             self.initial[self.amortised][1]["table"] = np.log(topics / topics.sum(1, keepdims=True)).T
 
-    def __call__(self, documents: Any, y: Any, rows: jax.Array, scale: float) -> None:
+    def __call__(self, documents: Documents, y: Y, rows: jax.Array, scale: float) -> None:
         for name, site in self.sites.items():
             q = self.site(name, documents, rows)
             if site.document_axis is None:

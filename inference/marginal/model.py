@@ -29,13 +29,15 @@ import numpyro
 from numpyro import handlers
 from numpyro.primitives import Messenger
 
+from topiczoo.corpora.layouts import Documents
 from topiczoo.models.vocabulary import Zbar
 
 from ..kernels.quadrature import sigma_points
 from ..story.bound import BoundGraph
 from ..story.classes import check_labels, combinations, refuse_linked_classes
 from ..story.graph import ZBAR
-from ..story.tracing import ZbarHandler, by_document
+from ..story.response import Y
+from ..story.tracing import Values, ZbarHandler, by_document
 from ..story.unserved import Unserved
 
 FLOOR = 1e-30  # of a word's probability, so that float32 can hold the slope of its logarithm
@@ -78,7 +80,7 @@ class Marginal:
         """What the density is, in words."""
         return AVERAGES[self.average] if self.graph.response_sites else "exact"
 
-    def __call__(self, documents: Any, y: Any = None, scale: float = 1.0) -> None:
+    def __call__(self, documents: Documents, y: Y = None, scale: float = 1.0) -> None:
         """The model; ``scale`` multiplies all that belongs to documents: D/batch for a slice of a corpus."""
         summed = _SumOut(self, scale)
         with summed:
@@ -88,7 +90,7 @@ class Marginal:
         if self.deferred or self.words_deferred:
             numpyro.factor("~response", scale * self._deferred_terms(documents, y, summed).sum())
 
-    def document_densities(self, documents: Any, y: Any, values: dict) -> jax.Array:
+    def document_densities(self, documents: Documents, y: Y, values: Values) -> jax.Array:
         """The log-density of all that belongs to each document, given values of every continuous site, [D]."""
         summed, trace = self._run(documents, y, values)
         total = jnp.zeros(documents.num_documents) if self.words_deferred else summed.words
@@ -100,20 +102,20 @@ class Marginal:
                 total = total + by_document(site, axis)
         return total
 
-    def _run(self, documents: Any, y: Any, values: dict, classes: dict | None = None) -> tuple[_SumOut, dict]:
+    def _run(self, documents: Documents, y: Y, values: Values, classes: dict | None = None) -> tuple[_SumOut, dict]:
         """The story at given values, hidden from the handlers around the model, and its trace."""
         summed = _SumOut(self, 1.0, classes)
         with handlers.block(), handlers.trace() as trace, handlers.substitute(data=values), summed:
             self.graph.story(documents, y)
         return summed, trace
 
-    def _deferred_terms(self, documents: Any, y: Any, summed: _SumOut) -> jax.Array:
+    def _deferred_terms(self, documents: Documents, y: Y, summed: _SumOut) -> jax.Array:
         """What topics and classes are averaged or summed out of, of each document, [D]."""
         if self.discrete:
             return self._class_terms(documents, y, summed.values)
         return self._response_terms(documents, y, summed)
 
-    def _class_terms(self, documents: Any, y: Any, values: dict) -> jax.Array:
+    def _class_terms(self, documents: Documents, y: Y, values: Values) -> jax.Array:
         """log sum over classes of all that reads them, and of the response, [D].
 
         Under ``vmap`` what does not depend on the class is computed once for all.
@@ -137,7 +139,7 @@ class Marginal:
 
         return jax.nn.logsumexp(jax.vmap(of_classes)(jnp.asarray(self.combinations)), axis=0)
 
-    def _response_terms(self, documents: Any, y: Any, summed: _SumOut) -> jax.Array:
+    def _response_terms(self, documents: Documents, y: Y, summed: _SumOut) -> jax.Array:
         """The averaged response of each document, [D]."""
         points, log_weights = sigma_points(*summed.moments(), self.nodes)
 

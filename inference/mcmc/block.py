@@ -112,7 +112,7 @@ def log_density_of(graph: BoundGraph, sites: Sequence[str], values: Values, data
     counted = graph.drives_words(sites)
     parts = sorted(graph.children(sites)) + ["z"] * counted
 
-    def log_density(new: dict) -> jax.Array:
+    def log_density(new: Values) -> jax.Array:
         trace = run(whitened(graph.story), *data, {**values, **new}, AssignmentHandler(counted))
         return total(trace, parts)
 

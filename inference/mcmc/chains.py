@@ -22,7 +22,7 @@ from numpyro.infer import MCMC
 from tqdm.auto import tqdm
 
 from ..kernels.sharding import WORKERS
-from ..story.tracing import traced
+from ..story.tracing import Values, traced
 
 
 @dataclass
@@ -172,7 +172,7 @@ def run_chains(
     )
 
 
-def _refuse_nan(values: dict, where: str) -> None:
+def _refuse_nan(values: Values, where: str) -> None:
     for name, value in values.items():
         for leaf in jax.tree.leaves(value):
             if jnp.issubdtype(leaf.dtype, jnp.floating) and bool(jnp.isnan(leaf).any()):

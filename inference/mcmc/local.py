@@ -21,6 +21,7 @@ from ..kernels.assignments import mean_topics
 from ..kernels.local_hmc import Metric, metric, trajectories
 from ..story.bound import BoundGraph
 from ..story.graph import BETA, LABEL, THETA
+from ..story.response import Y
 from ..story.tracing import Data, Values, ZbarHandler, log_prob, run
 from .block import Block, Few
 from .whitened import whitened
@@ -45,7 +46,7 @@ class LocalDensity:
     """
 
     def __init__(
-        self, graph: BoundGraph, sites: Sequence[str], parts: Sequence[str], corpus: Documents, y: Any, values: Values,
+        self, graph: BoundGraph, sites: Sequence[str], parts: Sequence[str], corpus: Documents, y: Y, values: Values,
         zbar: Any = None, counts: jax.Array | None = None,
     ) -> None:  # fmt: skip
         self.graph, self.sites, self.parts, self.corpus, self.y = graph, sites, parts, corpus, y

@@ -26,7 +26,7 @@ from ..kernels.assignments import count
 from ..story.bound import BoundGraph, bind
 from ..story.classes import labels_of
 from ..story.reading import read
-from ..story.tracing import Data, concentration, log_prob, run, traced
+from ..story.tracing import Data, Values, concentration, log_prob, run, traced
 from ..story.validation import check_counts, check_seed
 from .augmented import AugmentedBlock
 from .block import Block
@@ -88,7 +88,7 @@ class _Tester:
     def _sites(trace: dict) -> dict[str, Any]:
         return {n: s["value"] for n, s in trace.items() if s["type"] == "sample" and not s["is_observed"]}
 
-    def _joint(self, values: dict) -> jax.Array:
+    def _joint(self, values: Values) -> jax.Array:
         """The story's explicit log-density, every z and w a site of its own; one number a site.
 
         Differences are taken site by site: what has not moved then cancels exactly, however large it is.
@@ -96,7 +96,7 @@ class _Tester:
         trace = run(self.graph.story, *self.explicit, values)
         return jnp.stack([log_prob(site).sum() for site in trace.values() if site["type"] == "sample"])
 
-    def _laid(self, values: dict) -> dict:
+    def _laid(self, values: Values) -> Values:
         """The same values with z laid out as the engine has it."""
         if not self.graph.has_words:
             return values
@@ -136,7 +136,7 @@ class _Tester:
         """As above, with the auxiliary variables' own law in the ratio."""
 
         @jax.jit
-        def compare(column: Any, values: dict, other: dict) -> tuple[jax.Array, jax.Array]:
+        def compare(column: Any, values: Values, other: Values) -> tuple[jax.Array, jax.Array]:
             moved = block.moved(values, other, column)
             found = block.log_ratio(column, self._laid(values), self._laid(moved), self.data)
             return found, (self._joint(moved) - self._joint(values)).sum()
@@ -170,7 +170,7 @@ class _Tester:
         """log p(z, w, y, rest) with some Dirichlet sites integrated out: joint minus their exact conditional."""
         graph = self.graph
 
-        def marginal(values: dict, z: jax.Array) -> jax.Array:
+        def marginal(values: Values, z: jax.Array) -> jax.Array:
             values = {**values, "z": z}
             joint = self._joint(values)
             trace = run(graph.story, *self.explicit, values)
@@ -193,7 +193,7 @@ class _Tester:
 
         @jax.jit
         @traced
-        def both(values: dict) -> tuple[jax.Array, jax.Array]:
+        def both(values: Values) -> tuple[jax.Array, jax.Array]:
             given = {name: value for name, value in self._laid(values).items() if name not in sites}
             free = {site: transform.inv(values[site]) for site, transform in transforms.items()}
             model = handlers.condition(self.plan.model(), given)

@@ -17,6 +17,9 @@ from jax.scipy.linalg import solve_triangular
 from numpyro.distributions import constraints
 from numpyro.primitives import Messenger
 
+from topiczoo.corpora.layouts import Documents
+
+from ..story.response import Y
 from ..story.tracing import base_distribution
 
 
@@ -68,7 +71,7 @@ def _masked(fn: dist.Distribution) -> bool:
 def whitened(story: Callable) -> Callable:
     """The story with such vectors."""
 
-    def read(corpus: Any, y: Any) -> None:
+    def read(corpus: Documents, y: Y) -> None:
         with Whitened():
             story(corpus, y)
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import log_softmax, softmax
 
-from topiczoo.corpora.layouts import distinct_pairs
+from topiczoo.corpora.layouts import Documents, distinct_pairs
 
 from ..kernels.word_steps import e_step, first_gamma, pair_batches
 from ..mcmc.conjugate import LabelBlock
@@ -25,7 +25,7 @@ from ..story.bound import BoundGraph
 from ..story.classes import is_class, num_classes
 from ..story.graph import THETA
 from ..story.sweeping import read_weights
-from ..story.tracing import Data, ZbarHandler, run
+from ..story.tracing import Data, Values, ZbarHandler, run
 from .fold_in import FoldIn
 from .responding import respond
 
@@ -81,10 +81,10 @@ class ClassPosterior:
             block = LabelBlock(self.graph, [site])
             self._joint: Any = jax.jit(lambda corpus, values: block.logits(values, Data(corpus, None)))
 
-    def _values(self, values: dict, label: Any) -> dict:
+    def _values(self, values: Values, label: Any) -> dict:
         return {**values, self.site: jnp.full(len(self.lengths), label, jnp.int32)}
 
-    def _weights_and_prior(self, corpus: Any, values: dict, label: jax.Array) -> tuple:
+    def _weights_and_prior(self, corpus: Documents, values: Values, label: jax.Array) -> tuple:
         """log beta [V, K], alpha [D, K] and log p(c) [D] given the class."""
         values = self._values(values, label)
         weights = read_weights(self.graph, corpus, None, values, collapsed=True, one_label=True)
@@ -92,7 +92,7 @@ class ClassPosterior:
         shape = len(self.lengths), self.graph.num_topics
         return jnp.log(weights.term_topic[:-1]), jnp.broadcast_to(weights.proportions, shape), prior
 
-    def log_joint(self, values: dict) -> tuple[np.ndarray, np.ndarray | None]:
+    def log_joint(self, values: Values) -> tuple[np.ndarray, np.ndarray | None]:
         """log p(c, w) [documents, classes], and where words have topics E[theta | c, w] [classes, documents, topics]."""
         corpus = self.fold.corpus
         if not self.graph.has_words:
@@ -107,13 +107,13 @@ class ClassPosterior:
             proportions.append(posterior / posterior.sum(1, keepdims=True))
         return np.stack(joint, 1), np.stack(proportions)
 
-    def __call__(self, values: dict) -> tuple[np.ndarray, np.ndarray | None]:
+    def __call__(self, values: Values) -> tuple[np.ndarray, np.ndarray | None]:
         """p(c | w) [documents, classes], and E[theta | w] [documents, topics] where words have topics, at given values."""
         joint, proportions = self.log_joint(values)
         shares = softmax(joint, axis=1)
         return shares, None if proportions is None else np.einsum("dc,cdk->dk", shares, proportions)
 
-    def part(self, key: jax.Array, values: dict, repeats: int) -> dict[str, dict]:
+    def part(self, key: jax.Array, values: Values, repeats: int) -> dict[str, dict]:
         """The response at given values, as :func:`.prediction.as_prediction` wants it."""
         joint, _ = self.log_joint(values)
         shares = softmax(joint, axis=1)
@@ -130,7 +130,7 @@ class ClassPosterior:
         """Whether what is predicted depends on the topics of words."""
         return bool({*self.answers} & {*self.graph.response_sites})
 
-    def topics(self, key: jax.Array, corpus: Any, values: dict, label: jax.Array) -> tuple[jax.Array, dict]:
+    def topics(self, key: jax.Array, corpus: Documents, values: Values, label: jax.Array) -> tuple[jax.Array, dict]:
         """A draw of zbar [documents, topics] given the words, were all documents of a class, and all values with theta's."""
         values, fold = self._values(values, label), self.fold
         z = fold.topics(corpus, key, fold.expected_counts(corpus, values), values, 1)
@@ -141,7 +141,9 @@ class ClassPosterior:
     def _responses(self) -> Any:
         """Responses that read topics: drawn for each class, and then mixed."""
 
-        def responses(corpus: Any, values: dict, key: jax.Array, shares: jax.Array, repeats: int) -> dict[str, dict]:
+        def responses(
+            corpus: Documents, values: Values, key: jax.Array, shares: jax.Array, repeats: int
+        ) -> dict[str, dict]:
             label_key, key = jax.random.split(key)
 
             def given(label: jax.Array) -> dict[str, dict]:
@@ -166,7 +168,9 @@ class ClassPosterior:
 
     @cached_property
     def _generated(self) -> Any:
-        def respond(corpus: Any, values: dict, key: jax.Array, shares: jax.Array, repeats: int) -> dict[str, dict]:
+        def respond(
+            corpus: Documents, values: Values, key: jax.Array, shares: jax.Array, repeats: int
+        ) -> dict[str, dict]:
             def once(key: jax.Array, label: jax.Array) -> dict:
                 given = {**values, self.site: label}
                 return run(self.graph.story, corpus, None, given, ZbarHandler(lambda theta: theta), key=key, prior=True)

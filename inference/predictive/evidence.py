@@ -15,7 +15,7 @@ from topiczoo.corpora.layouts import Documents, distinct_pairs
 from ..posterior.posterior import Posterior
 from ..story.classes import is_class
 from ..story.sweeping import read_weights
-from ..story.tracing import ZbarHandler
+from ..story.tracing import Values, ZbarHandler
 from ..story.validation import check_counts, check_draws, check_seed
 from .fold_in import FoldIn, known_words
 
@@ -56,7 +56,7 @@ def word_weights(fit: Posterior, corpus: Corpus, *, most_draws: int = 10) -> Wor
     num_chains, num_draws = next(iter(draws.values())).shape[:2]
 
     @jax.jit
-    def read(corpus: Documents, values: dict) -> tuple[jax.Array, jax.Array]:
+    def read(corpus: Documents, values: Values) -> tuple[jax.Array, jax.Array]:
         weights = read_weights(graph, corpus, None, values, collapsed=True)
         return weights.term_topic[:-1].T, weights.proportions
 
@@ -98,7 +98,7 @@ def drawn_completion(
 
 
 def _log_completed(
-    fold: FoldIn, burn: int, num_thetas: int, data: tuple, key: jax.Array, centre: jax.Array, values: dict
+    fold: FoldIn, burn: int, num_thetas: int, data: tuple, key: jax.Array, centre: jax.Array, values: Values
 ) -> jax.Array:
     corpus, pairs = data
     start_key, key = jax.random.split(key)
@@ -147,7 +147,7 @@ def label_evidence(fit: Posterior, corpus: Corpus, *, most_draws: int = 10) -> n
 
 def _log_sum(
     fold: FoldIn, _burn: int, site: str, parts: tuple[str, ...], num_labels: int, data: tuple, _key: jax.Array,
-    _centre: None, values: dict,
+    _centre: None, values: Values,
 ) -> jax.Array:  # fmt: skip
     corpus, _ = data
 
@@ -191,6 +191,6 @@ def token_topics(
     return TokenTopics(*known.tokens(), topics, fold.graph.num_topics)
 
 
-def _token_topics(fold: FoldIn, burn: int, data: tuple, key: jax.Array, centre: Any, values: dict) -> tuple:
+def _token_topics(fold: FoldIn, burn: int, data: tuple, key: jax.Array, centre: Any, values: Values) -> tuple:
     z = fold.topics(data[0], key, centre, values, burn)
     return z.topics, z.long

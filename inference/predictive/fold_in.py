@@ -29,7 +29,7 @@ from ..story.classes import check_labels
 from ..story.reading import check_covariates
 from ..story.response import Response
 from ..story.sweeping import read_weights, sweep
-from ..story.tracing import Story
+from ..story.tracing import Story, Values
 from .local_fold import Folded, LocalFold
 
 AT_ONCE = 16  # posterior draws that threads share out together
@@ -159,21 +159,21 @@ class FoldIn:
         lanes = by_threads(self.compiled(FoldIn._in_lanes), self.corpus.laid_out, *given)
         return self.compiled(FoldIn._expected_counts)(lanes, *given)
 
-    def _local_centre(self, corpus: Documents, values: dict) -> jax.Array:
+    def _local_centre(self, corpus: Documents, values: Values) -> jax.Array:
         assert self.local is not None
         return self.local.centre(self.graph, corpus, values)
 
-    def expected_counts(self, corpus: Documents, values: dict) -> jax.Array:
+    def expected_counts(self, corpus: Documents, values: Values) -> jax.Array:
         """Expected counts of topics given the words, [documents, topics]."""
         return self._expected_counts(self._in_lanes(None, corpus, values), corpus, values)
 
-    def _in_lanes(self, between: Any, corpus: Documents, values: dict) -> jax.Array:
+    def _in_lanes(self, between: Any, corpus: Documents, values: Values) -> jax.Array:
         """Expected counts of topics given the words, in the lanes of the documents."""
         weights = read_weights(self.graph, corpus, None, values, collapsed=True)
         even = jnp.tile(corpus.lengths[:, None] / self.graph.num_topics, self.graph.num_topics)
         return expected_counts(between, even, corpus.laid_out, weights, CENTRING, self.deepest)
 
-    def _expected_counts(self, lanes: Any, corpus: Documents, values: dict) -> jax.Array:
+    def _expected_counts(self, lanes: Any, corpus: Documents, values: Values) -> jax.Array:
         """The same, of each document."""
         counts = by_document(lanes, corpus.laid_out)
         if corpus.laid_out.long is None:
@@ -181,7 +181,7 @@ class FoldIn:
         weights = read_weights(self.graph, corpus, None, values, collapsed=True)
         return counts.at[corpus.laid_out.long.rows].set(expected_counts_of_long(corpus.laid_out, weights, CENTRING))
 
-    def expected_topics(self, corpus: Documents, values: dict) -> tuple[jax.Array, dict]:
+    def expected_topics(self, corpus: Documents, values: Values) -> tuple[jax.Array, dict]:
         """E[zbar] given the words, [documents, topics], and all values with theta, or what drives it, as expected."""
         if self.local is not None:
             theta, zbar, expected = self.local.expected(self.graph, corpus, values)
@@ -192,7 +192,7 @@ class FoldIn:
         return jnp.where(corpus.lengths[:, None] > 0, zbar, theta), {**values, **expected}
 
     def topics(
-        self, corpus: Documents, key: jax.Array, centre: jax.Array, values: dict, burn: int
+        self, corpus: Documents, key: jax.Array, centre: jax.Array, values: Values, burn: int
     ) -> Assignments | Folded:
         """A draw of all topics given the words: from the chain's centre, and after ``burn`` exact sweeps."""
         if self.local is not None:
@@ -210,17 +210,17 @@ class FoldIn:
             topics, counts, _ = sweep_long(None, True, told, z, long)
         return z._replace(long=topics, document_topic=z.document_topic.at[long.rows].set(counts))
 
-    def sweep(self, corpus: Documents, key: jax.Array, z: Any, values: dict) -> Assignments | Folded:
+    def sweep(self, corpus: Documents, key: jax.Array, z: Any, values: Values) -> Assignments | Folded:
         """One exact sweep more."""
         if self.local is not None:
             return self.local.round(self.graph, corpus, key, z, values)
         return sweep(key, z, self.graph, corpus, None, values, collapsed=True, supervised=False)
 
-    def given(self, z: Any, theta: jax.Array | None, values: dict) -> dict:
+    def given(self, z: Any, theta: jax.Array | None, values: Values) -> dict:
         """All values that the response of documents with such topics is run with."""
         return {**values, **z.values} if self.local is not None else {**values, self.graph.theta: theta}
 
-    def theta(self, corpus: Documents, z: Any, values: dict) -> jax.Array:
+    def theta(self, corpus: Documents, z: Any, values: Values) -> jax.Array:
         """E[theta | z], or theta as it was drawn with z, [documents, topics]."""
         if self.local is not None:
             return z.proportions

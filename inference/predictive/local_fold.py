@@ -21,6 +21,7 @@ from ..mcmc.local import LocalBlock, LocalDensity, above_theta
 from ..story.bound import BoundGraph
 from ..story.graph import BETA, LABEL, THETA
 from ..story.sweeping import read_weights, sweep
+from ..story.tracing import Values
 
 CENTRING_ROUNDS = 30  # at a chain's means, of which the second half tells where documents lie
 LEAST_ROUNDS = 4  # of every posterior draw, beside those that are asked for
@@ -71,11 +72,11 @@ class LocalFold:
             return None
         return cls(sites, [*sites, *sorted(seen)])
 
-    def density(self, graph: BoundGraph, corpus: Documents, values: dict, counts: jax.Array) -> LocalDensity:
+    def density(self, graph: BoundGraph, corpus: Documents, values: Values, counts: jax.Array) -> LocalDensity:
         """Of the sites above theta given counts of topics; nothing that reads topics counts."""
         return LocalDensity(graph, self.sites, self.parts, corpus, None, values, lambda theta: theta, counts)
 
-    def round(self, graph: BoundGraph, corpus: Documents, key: jax.Array, state: Folded, values: dict) -> Folded:
+    def round(self, graph: BoundGraph, corpus: Documents, key: jax.Array, state: Folded, values: Values) -> Folded:
         """New topics given theta, and a new theta given them."""
         sweep_key, local_key = jax.random.split(key)
         before = {**values, **state.values}
@@ -84,11 +85,11 @@ class LocalFold:
         return Folded(z, new, self._theta(graph, corpus, {**values, **new}))
 
     @staticmethod
-    def _theta(graph: BoundGraph, corpus: Documents, values: dict) -> jax.Array:
+    def _theta(graph: BoundGraph, corpus: Documents, values: Values) -> jax.Array:
         theta = read_weights(graph, corpus, None, values, collapsed=False).proportions
         return jnp.broadcast_to(theta, (corpus.num_documents, theta.shape[-1]))
 
-    def _start(self, graph: BoundGraph, corpus: Documents, free: jax.Array | None, values: dict) -> Folded:
+    def _start(self, graph: BoundGraph, corpus: Documents, free: jax.Array | None, values: Values) -> Folded:
         """The sites at given free numbers, or at their prior means; topics are drawn before anybody reads them."""
         batches = corpus.laid_out
         counts = jnp.zeros((corpus.num_documents, graph.num_topics)).at[:, 0].set(corpus.lengths)
@@ -98,7 +99,7 @@ class LocalFold:
         return Folded(z, local, self._theta(graph, corpus, {**values, **local}))
 
     def _rounds(
-        self, graph: BoundGraph, corpus: Documents, key: jax.Array, state: Folded, values: dict, rounds: int
+        self, graph: BoundGraph, corpus: Documents, key: jax.Array, state: Folded, values: Values, rounds: int
     ) -> tuple[Folded, jax.Array, jax.Array, jax.Array]:
         """The state after some rounds, and means over their second half: free numbers, theta and counts of topics."""
         first = rounds // 2
@@ -115,20 +116,20 @@ class LocalFold:
         state, totals = jax.lax.fori_loop(0, rounds, one, (state, zeros))
         return state, *jax.tree.map(lambda total: total / (rounds - first), totals)
 
-    def centre(self, graph: BoundGraph, corpus: Documents, values: dict) -> jax.Array:
+    def centre(self, graph: BoundGraph, corpus: Documents, values: Values) -> jax.Array:
         """Where documents lie at a chain's means, in free numbers [documents, numbers]."""
         start = self._start(graph, corpus, None, values)
         return self._rounds(graph, corpus, jax.random.key(0), start, values, CENTRING_ROUNDS)[1]
 
     def topics(
-        self, graph: BoundGraph, corpus: Documents, key: jax.Array, centre: jax.Array, values: dict, burn: int
+        self, graph: BoundGraph, corpus: Documents, key: jax.Array, centre: jax.Array, values: Values, burn: int
     ) -> Folded:
         """A draw of topics and of what drives them; its proportions are the mean over the last rounds."""
         start = self._start(graph, corpus, centre, values)
         state, _, theta, _ = self._rounds(graph, corpus, key, start, values, LEAST_ROUNDS + burn)
         return state._replace(proportions=theta)
 
-    def expected(self, graph: BoundGraph, corpus: Documents, values: dict) -> tuple[jax.Array, jax.Array, dict]:
+    def expected(self, graph: BoundGraph, corpus: Documents, values: Values) -> tuple[jax.Array, jax.Array, dict]:
         """E[theta] and E[zbar] given the words, and the sites at their means; every call has the same random numbers."""
         start = self._start(graph, corpus, None, values)
         _, free, theta, counts = self._rounds(graph, corpus, jax.random.key(0), start, values, CENTRING_ROUNDS)

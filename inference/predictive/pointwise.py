@@ -15,7 +15,7 @@ from topiczoo.corpora import Corpus
 from ..posterior.posterior import Posterior
 from ..story.response import Response, in_order
 from ..story.support import check_support, observed
-from ..story.tracing import ZbarHandler, base_distribution, log_prob, run
+from ..story.tracing import Values, ZbarHandler, base_distribution, log_prob, run
 from ..story.validation import check_counts, check_draws, check_seed
 from .class_posterior import ClassPosterior, label_above
 from .fold_in import FoldIn, responses
@@ -118,7 +118,7 @@ def pointwise(
 
 def _densities(
     fold: FoldIn, burn: int, inner: int, axes: tuple[tuple[str, int], ...], names: tuple[str, ...], repeats: int,
-    data: tuple, key: jax.Array, centre: Any, values: dict,
+    data: tuple, key: jax.Array, centre: Any, values: Values,
 ) -> tuple[dict[str, jax.Array], dict[str, dict]]:  # fmt: skip
     """At one posterior draw: log p(y_d | w_d) of the responses that have ``axes``, and the responses of some ``names``."""
     corpus, y = data
@@ -162,7 +162,7 @@ def _generated(classes: ClassPosterior, fold: FoldIn, most_draws: int, progress_
     check_support(graph, seen)
 
     @jax.jit
-    def given(data: tuple, values: dict) -> dict[str, jax.Array]:
+    def given(data: tuple, values: Values) -> dict[str, jax.Array]:
         corpus, y = data
 
         def one(label: jax.Array) -> dict[str, jax.Array]:

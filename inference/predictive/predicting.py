@@ -22,7 +22,7 @@ from ..mcmc.conjugate import LabelBlock
 from ..posterior.posterior import Posterior
 from ..story.classes import is_class
 from ..story.sweeping import read_weights
-from ..story.tracing import Data
+from ..story.tracing import Data, Values
 from ..story.validation import check_draws, check_seed
 from .class_posterior import ClassPosterior, answers, label_above
 from .conformal import Calibration
@@ -168,7 +168,7 @@ def _posterior_parts(fold: FoldIn, settings: dict, progress_bar: bool) -> list[d
 
 
 def _drawn(
-    fold: FoldIn, burn: int, repeats: int, data: tuple, key: jax.Array, centre: Any, values: dict
+    fold: FoldIn, burn: int, repeats: int, data: tuple, key: jax.Array, centre: Any, values: Values
 ) -> dict[str, dict]:
     """Topics given the words, and the responses given them."""
     corpus, _ = data
@@ -192,7 +192,7 @@ def _plug_in_parts(fold: FoldIn, settings: dict, progress_bar: bool) -> list[dic
     return parts
 
 
-def plug_in_topics(fold: FoldIn, values: dict) -> tuple[jax.Array, jax.Array]:
+def plug_in_topics(fold: FoldIn, values: Values) -> tuple[jax.Array, jax.Array]:
     """E[theta] and E[zbar] of the documents under q, every parameter at a given value; both [documents, topics]."""
     fit, graph = fold.fit, fold.graph
     if not graph.has_words:
@@ -214,7 +214,7 @@ def plug_in_topics(fold: FoldIn, values: dict) -> tuple[jax.Array, jax.Array]:
     return theta, jnp.where(fold.corpus.lengths[:, None] > 0, phibar, theta)
 
 
-def _topics(fold: FoldIn, corpus: Documents, values: dict) -> tuple[jax.Array, jax.Array, Labels | None]:
+def _topics(fold: FoldIn, corpus: Documents, values: Values) -> tuple[jax.Array, jax.Array, Labels | None]:
     """beta [topics, terms], the terms of all labels side by side where topics have labels, alpha, and the labels."""
     weights = read_weights(fold.graph, corpus, None, values, collapsed=True)
     return weights.term_topic[:-1].T, weights.proportions, weights.labels
@@ -227,7 +227,7 @@ def plug_in(fold: FoldIn, repeats: int) -> Callable[..., dict]:
 
 
 def _plugged_in(
-    fold: FoldIn, repeats: int, corpus: Documents, key: jax.Array, theta: jax.Array, zbar: jax.Array, values: dict
+    fold: FoldIn, repeats: int, corpus: Documents, key: jax.Array, theta: jax.Array, zbar: jax.Array, values: Values
 ) -> dict[str, dict]:
     names, given = tuple(responses(fold.graph)), {**values, fold.graph.theta: theta}
     return respond(fold.graph, names, repeats, key, corpus, zbar, given)
@@ -318,7 +318,7 @@ def transform(
     return np.mean(list(fold.run(_shares, **settings, progress_bar=progress_bar)), axis=0)
 
 
-def _shares(fold: FoldIn, burn: int, data: tuple, key: jax.Array, centre: Any, values: dict) -> jax.Array:
+def _shares(fold: FoldIn, burn: int, data: tuple, key: jax.Array, centre: Any, values: Values) -> jax.Array:
     """Expected proportions at a draw, [documents, topics]."""
     corpus, _ = data
     if not fold.graph.has_words:
@@ -326,7 +326,7 @@ def _shares(fold: FoldIn, burn: int, data: tuple, key: jax.Array, centre: Any, v
     return fold.theta(corpus, fold.topics(corpus, key, centre, values, burn), values)
 
 
-def _label_probabilities(fold: FoldIn, corpus: Documents, values: dict) -> jax.Array:
+def _label_probabilities(fold: FoldIn, corpus: Documents, values: Values) -> jax.Array:
     """One topic a document: the probabilities of each, [documents, topics]."""
     graph = fold.graph
     (site,) = [name for name in graph.latent if is_class(graph, name)]

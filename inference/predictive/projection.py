@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions import constraints
 
-from ..story.tracing import ZbarHandler, base_distribution, run
+from ..story.tracing import Values, ZbarHandler, base_distribution, run
 from .fold_in import FoldIn, responses
 
 LogScore = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
@@ -31,7 +31,7 @@ def squared(target: np.ndarray) -> LogScore:
     return lambda predictor: (-0.5 * (target - predictor) ** 2, target - predictor, np.ones_like(target))
 
 
-def yes_or_no(fold: FoldIn, values: dict, theta: Any, draws: np.ndarray, zbar: np.ndarray) -> list[LogScore] | None:
+def yes_or_no(fold: FoldIn, values: Values, theta: Any, draws: np.ndarray, zbar: np.ndarray) -> list[LogScore] | None:
     """For each output, minus the divergence from the probabilities of ``draws`` [draw, topics, ...] at ``zbar``.
 
     None where the response is not yes or no, has no probabilities (a hinge), or is not that of one ``zbar @ eta``.

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 from topiczoo.corpora.layouts import Documents
 
 from ..story.bound import BoundGraph
-from ..story.tracing import ZbarHandler, base_distribution, run
+from ..story.tracing import Values, ZbarHandler, base_distribution, run
 
 
 def respond(
-    graph: BoundGraph, names: Sequence[str], repeats: int, key: jax.Array, corpus: Documents, zbar: jax.Array, values: dict
+    graph: BoundGraph, names: Sequence[str], repeats: int, key: jax.Array, corpus: Documents, zbar: jax.Array, values: Values
 ) -> dict[str, dict]:  # fmt: skip
     """The responses at given topics: draws [repeats, documents, ...], mean, and the probabilities of classes."""
 

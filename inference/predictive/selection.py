@@ -21,6 +21,7 @@ from topiczoo.corpora import Corpus
 
 from ..posterior.posterior import Posterior
 from ..posterior.tables import topics
+from ..story.tracing import Values
 from ..story.validation import check_seed, check_share
 from .fold_in import FoldIn
 from .predicting import LEAST_RESPONSES, as_prediction, plug_in, plug_in_topics
@@ -119,7 +120,7 @@ class Selection:
         return lambda coefficients: _predict(fold, respond, topics, {**values, self.site: coefficients}, seed)
 
 
-def _predict(fold: FoldIn, respond: Callable, topics: tuple, values: dict, seed: int = 0) -> dict[str, Prediction]:
+def _predict(fold: FoldIn, respond: Callable, topics: tuple, values: Values, seed: int = 0) -> dict[str, Prediction]:
     """Each response at given topics and values, coefficients among them."""
     values = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), values)
     parts = respond(jax.random.key(seed), *topics, values)

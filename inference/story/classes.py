@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
-from topiczoo.corpora.layouts import documents
+from topiczoo.corpora.layouts import Documents, documents
 
 from ..kernels.assignments import Labels
 from .bound import BoundGraph
 from .graph import BETA, LABEL
+from .response import Y
 from .tracing import Values, ZbarHandler, run
 
 COUNTED = dist.CategoricalProbs | dist.CategoricalLogits | dist.BernoulliProbs | dist.BernoulliLogits
@@ -38,7 +38,7 @@ def combinations(graph: BoundGraph, sites: Sequence[str]) -> np.ndarray:
     return np.array(list(itertools.product(*supports)))
 
 
-def labels_of(graph: BoundGraph, corpus: Any, y: Any, values: Values) -> Labels | None:
+def labels_of(graph: BoundGraph, corpus: Documents, y: Y, values: Values) -> Labels | None:
     """The documents' labels as the story gives them to draw_words; None where all documents share their topics."""
     if not (graph.has_words and graph.has_labels):
         return None
@@ -53,7 +53,7 @@ def check_labels(graph: BoundGraph) -> None:
         return
     seen: list[int] = []
 
-    def look(corpus: Any, y: Any) -> jax.Array:
+    def look(corpus: Documents, y: Y) -> jax.Array:
         answer = ZbarHandler(zbar=lambda theta: jnp.zeros_like(theta))
         run(graph.story, corpus, y, {}, answer)
         seen.append(answer.beta.shape[0])

@@ -11,9 +11,10 @@ import numpy as np
 import numpyro.distributions as dist
 from numpyro.distributions import constraints
 
-from topiczoo.corpora.layouts import documents
+from topiczoo.corpora.layouts import Documents, documents
 
 from .bound import BoundGraph
+from .response import Y
 from .tracing import ZbarHandler, base_distribution, run
 
 INTERVAL = type(constraints.integer_interval(0, 1))
@@ -49,7 +50,7 @@ def observed(graph: BoundGraph) -> dict[str, Observed]:
         return jnp.moveaxis(array, axis, 0).reshape(num_documents, -1)
 
     @jax.jit
-    def look(corpus: Any, y: Any) -> dict[str, Any]:
+    def look(corpus: Documents, y: Y) -> dict[str, Any]:
         # the bare function: NaN is not masked and nothing is rounded yet
         trace = run(
             lambda *data: story.function(*data, **story.arguments), corpus, y, {}, ZbarHandler(lambda theta: theta)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -36,7 +35,7 @@ class StorySupervision:
 
 
 def read_weights(
-    graph: BoundGraph, corpus: Documents, y: Any, values: Values, collapsed: bool, one_label: bool = False
+    graph: BoundGraph, corpus: Documents, y: Y, values: Values, collapsed: bool, one_label: bool = False
 ) -> Weights:
     """Run the story once to see what it gives to draw_words and what it multiplies zbar with.
 
@@ -66,7 +65,7 @@ def read_weights(
     return Weights(term_topic, proportions, tuple(answer.coefficients), labels)
 
 
-def given(key: jax.Array, graph: BoundGraph, corpus: Documents, y: Any, values: Values, collapsed: bool) -> Given:
+def given(key: jax.Array, graph: BoundGraph, corpus: Documents, y: Y, values: Values, collapsed: bool) -> Given:
     """What a sweep at these values is given."""
     weights = read_weights(graph, corpus, y, values, collapsed)
     others = {name: value for name, value in values.items() if name != "z"}
@@ -75,7 +74,7 @@ def given(key: jax.Array, graph: BoundGraph, corpus: Documents, y: Any, values: 
 
 
 def sweep(
-    key: jax.Array, z: Assignments, graph: BoundGraph, corpus: Documents, y: Any, values: Values,
+    key: jax.Array, z: Assignments, graph: BoundGraph, corpus: Documents, y: Y, values: Values,
     *, collapsed: bool, supervised: bool, swept: Swept | None = None,
 ) -> Assignments:  # fmt: skip
     """A new topic for every token of the corpus; those of the shards may have been drawn already, ``swept``.

@@ -13,7 +13,7 @@ from topiczoo.corpora.corpus import long_document
 LARGEST_SEED = 2**32 - 1  # JAX's keys have 32 bits of it
 
 
-def check_corpus(corpus: Any) -> None:
+def check_corpus(corpus: object) -> None:
     """A corpus of documents that all have words."""
     if not isinstance(corpus, Corpus):
         raise TypeError(f"corpus is a {type(corpus).__name__}; make a Corpus of it, e.g. Corpus.from_counts(counts).")
