@@ -6,8 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
+from by_loops import CORPUS, SOME_Y
 
 from topiczoo import inference
+from topiczoo.inference.mcmc.plan import choose_blocks
+from topiczoo.inference.story.reading import read
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -32,3 +35,28 @@ def test_a_block_that_lacks_a_part_is_refused():
     with pytest.raises(TypeError, match="give a subclass of"):
         inference.register_block(3)
     assert not inference.registered_blocks()
+
+
+def test_a_registered_block_is_asked_first():
+    """Before the built-in ones, and no longer once it is taken back."""
+
+    class Mine(inference.Block):
+        label = "mine"
+
+        @classmethod
+        def recognise(cls, graph, sites, few):
+            return cls(graph, sites) if sites == ["sigma"] else None
+
+        def draw(self, key, values, data):
+            return {"sigma": values["sigma"]}, {}
+
+        def log_conditional(self, new, values, data):
+            return 0.0
+
+    graph = read("slda", CORPUS, SOME_Y, {"num_topics": 2})
+    assert inference.register_block(Mine) is Mine
+    try:
+        assert choose_blocks(graph).describe()["sigma"] == "mine"
+    finally:
+        inference.unregister_block(Mine)
+    assert choose_blocks(graph).describe()["sigma"] == "generalised inverse Gaussian draw"
