@@ -29,10 +29,10 @@ from topiczoo.corpora.layouts import Documents, documents
 from ..story.bound import BoundGraph
 from ..story.graph import LABEL
 from ..story.response import Y
-from ..story.tracing import ZbarHandler, base_distribution, run, total
+from ..story.tracing import ZbarHandler, base_distribution, run
 from .additive import WARM_UP, AdditiveSite, additive_bags, has_sparse_prior
 from .components import Posterior, Settings, State, refuse
-from .sites import DirichletSite, Points, PointSites, concentrations, log_prior, require_dirichlet
+from .sites import DirichletSite, Points, PointSites, concentrations, counted_sites, log_prior
 from .starts import counts_of
 from .words import observed_labels
 
@@ -229,7 +229,7 @@ class LatentClass:
         """q(c); with words the E-step of each class on all documents, then expected counts weighted by q(c)."""
         joint = np.asarray(self._joint(self._at(state.classes), *self.data), np.float64)
         joint += impossible(self.values, self.graph.known)
-        each: range = range(len(self.values))
+        each = range(len(self.values))
         gamma: Any = None
         counts: Any = None
         if words is not None:
@@ -291,44 +291,3 @@ def impossible(classes: np.ndarray, known: np.ndarray | None) -> np.ndarray | fl
     if known is None:
         return 0.0
     return np.where(np.isnan(known) | np.equal.outer(classes, known), 0.0, -np.inf)
-
-
-def counted_sites(
-    graph: BoundGraph, names: Sequence[str], mle: bool, observed: Sequence[str]
-) -> tuple[list[tuple[DirichletSite, np.ndarray]], float]:
-    """The sites, such as the shares of observed classes, each with its posterior, and the expected log-density of what reads
-    them; whatever is not of this kind is refused.
-
-    ``observed`` are the sites that may read them. Their log-density is linear in log x, so that the counts are
-    x d(log p)/dx at any x.
-    """
-    for name in names:
-        site, readers = graph.latent[name], graph.children([name]) - {name}
-        if site.document_axis is not None or not readers or not readers <= set(observed):
-            refuse(graph, name, "no words depend on it and it is no response that vem knows")
-        require_dirichlet(graph, name)
-    for name in observed:
-        if not graph.parents[name] - {name} <= set(names) or not graph.parents[name] - {name}:
-            refuse(graph, name, "no words depend on it and it is no response that vem knows")
-    if not names:
-        return [], 0.0
-
-    @jax.jit
-    def log_density(logs: dict, corpus: Documents, y: Y) -> jax.Array:
-        values = {name: jnp.exp(part) for name, part in logs.items()}
-        return total(run(graph.story, corpus, y, values, ZbarHandler(lambda theta: theta)), observed)
-
-    data, priors = (
-        (documents(graph.corpus, pairs=True), jax.tree.map(jnp.asarray, graph.y)),
-        concentrations(graph, list(names)),
-    )
-    even = {name: jnp.full(prior.shape, -np.log(prior.shape[-1]), jnp.float32) for name, prior in priors.items()}
-    value, counts = jax.value_and_grad(log_density)(even, *data)
-    moved = {name: part + 0.5 * jnp.cos(jnp.arange(part.size)).reshape(part.shape) for name, part in even.items()}
-    expected = value + sum(((moved[name] - even[name]) * counts[name]).sum() for name in names)
-    if not np.allclose(log_density(moved, *data), expected, rtol=1e-3):
-        refuse(graph, names[0], "the density of what is observed is not linear in its logarithm")
-    sites = [DirichletSite(name, priors[name], mle) for name in names]
-    found = [(site, site.m_step(np.asarray(counts[site.name], np.float64))) for site in sites]
-    logs = {site.name: jnp.asarray(site.log_mean(state), jnp.float32) for site, state in found}
-    return found, float(log_density(logs, *data))

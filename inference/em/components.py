@@ -12,7 +12,7 @@ A model (:class:`.model.EMModel`) has one component of each kind:
   none where a document has one topic;
 * topics: :class:`.sites.DirichletSite` or :class:`.additive.AdditiveSite`;
 * a response: :class:`NoResponse`, :class:`.responses.SmoothResponse`, :class:`.margins.Margin`, or
-  :class:`.margins.MarginBeside`, a margin with a normal response beside it;
+  :class:`.margin_beside.MarginBeside`, a margin with a normal response beside it;
 * a class of documents: :class:`.classes.ObservedClass` (or none), or :class:`.classes.LatentClass`.
 """
 
@@ -54,7 +54,7 @@ class State(NamedTuple):
     """What one turn of EM hands to the next; each component knows its own part."""
 
     topics: Any
-    alpha: Any  # numbers of theta's prior: [K], [D, K], or [classes, D, K]
+    alpha: np.ndarray  # of theta's prior: [K], [D, K], or [classes, D, K]; empty without theta
     response: Any = None  # parameters of the response
     classes: Any = None  # what documents' classes generate from
     local: Any = None  # q of the documents, with ``bound`` [D], once there was an E-step

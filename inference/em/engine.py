@@ -139,7 +139,7 @@ def vem(
     rng = np.random.default_rng(seed)
     state, info = ascend(model, model.start(rng), graph, num_iterations, tolerance, progress_bar)
     info |= {"seed": seed, **circumstances(), **model.report(state)}
-    if state.alpha is not None and not np.ptp(rows := state.alpha.reshape(-1, state.alpha.shape[-1]), axis=0).any():
+    if state.alpha.size and not np.ptp(rows := state.alpha.reshape(-1, state.alpha.shape[-1]), axis=0).any():
         info["alpha"] = rows[0]
     q = model.q(state)
     return Posterior.of(

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from ..story.bound import BoundGraph
 from ..story.graph import BETA, LABEL
 from .additive import WARM_UP, AdditiveSite, additive_topics
-from .classes import LatentClass, ObservedClass
+from .classes import LatentClass, ObservedClass, latent_class
 from .components import NoResponse, Posterior, Response, Settings, State, refuse
-from .margins import Margin, MarginBeside, margins_of
+from .margin_beside import MarginBeside
+from .margins import Margin, margins_of
 from .responses import SmoothResponse
 from .sites import DirichletSite, concentrations
 from .starts import dealt_counts
@@ -31,16 +31,14 @@ class EMModel:
         if graph.has_words:
             if latent and graph.response_sites:
                 refuse(graph, graph.response_sites[0], "vem knows a latent class without a response of topics only")
-            above = LatentClass(graph, settings) if latent else None
             self.topics = _topics(graph, settings)
             kind = TokenWords if settings.order == "sequential" and graph.response_sites else BagWords
             if kind is TokenWords and graph.has_labels:
                 refuse(graph, graph.response_sites[0], "order='sequential' knows no topics of a label")
-            self.words = kind(graph, settings, (above.name, above.values) if above else None)
-        else:
-            above = LatentClass(graph, settings) if latent else None
-        if above is not None:
-            self.classes: LatentClass | ObservedClass = above
+            self.words = kind(graph, settings, latent_class(graph) if latent else None)
+        self.classes: ObservedClass | LatentClass
+        if latent:
+            self.classes = LatentClass(graph, settings)
         else:
             own = {self.words.theta, *self.topics.names} if self.words and self.topics else set()
             own |= getattr(self.response, "names", set())
@@ -59,7 +57,7 @@ class EMModel:
     def start(self, rng: np.random.Generator) -> State:
         """Parameters of response and classes, topics at the counts that these suggest, and no E-step yet."""
         if self.words is None or self.topics is None:
-            state = State(None, None, classes=self.classes.start(rng))
+            state = State(None, np.zeros(0), classes=self.classes.start(rng))
             return self.classes.warmed_up(state) if isinstance(self.classes, LatentClass) else state
         response, counts = self.response.start(rng)
         classes, shares = self.classes.start(rng), None
@@ -84,8 +82,10 @@ class EMModel:
 
     def e_step(self, state: State, fresh: bool) -> State:
         """The documents' q, expected counts and statistics: afresh, or from where the last E-step ended."""
-        log_mean: Any = None if self.topics is None else self.topics.log_mean(state.topics)
-        if self.words is None or self.classes.latent:
+        if self.words is None or self.topics is None:
+            return self.classes.e_step(None, None, state, fresh)
+        log_mean = self.topics.log_mean(state.topics)
+        if self.classes.latent:
             return self.classes.e_step(self.words, log_mean, state, fresh)
         return self.response.e_step(self.words, log_mean, state, fresh)
 

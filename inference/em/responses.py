@@ -32,7 +32,7 @@ from ..kernels.response_steps import own_curves
 from ..story.bound import BoundGraph
 from ..story.graph import ZBAR
 from ..story.response import Y
-from ..story.tracing import Data, ZbarHandler
+from ..story.tracing import ZbarHandler
 from .components import Posterior, Settings, State, coefficients_site, refuse
 from .sites import Points, PointSites, log_prior
 from .starts import coefficients_by_response, topics_by_response
@@ -67,7 +67,7 @@ class SmoothResponse:
             if graph.latent[name].document_axis is not None or graph.latent[name].discrete:
                 refuse(graph, name, "the response reads it and it belongs to documents or is discrete")
         self.names = {*self.responses, self.eta, *self.others}
-        self.data = Data(documents(graph.corpus), graph.response.on_device())
+        self.data = documents(graph.corpus), jax.tree.map(jnp.asarray, graph.y)
         self.log_linear = not self.delta and len(self.shape) == 1 and self._is_log_linear()
         if settings.order == "sequential":
             self.require_normal()
@@ -136,11 +136,11 @@ class SmoothResponse:
         """log p of eta and the other parameters; nothing under maximum likelihood."""
         return log_prior(self.graph, [self.eta, *self.others] if self.map else [], values)
 
-    def _objective(self, data: Data, values: Points, mean: jax.Array, covariance: jax.Array) -> jax.Array:
+    def _objective(self, data: tuple[Any, Any], values: Points, mean: jax.Array, covariance: jax.Array) -> jax.Array:
         """sum_d R_d + log p(values)."""
         return self.terms(values, *data, mean, covariance).sum() + self.log_prior(values)
 
-    def _derivatives(self, data: Data, values: Points, mean: jax.Array, covariance: jax.Array) -> tuple:
+    def _derivatives(self, data: tuple[Any, Any], values: Points, mean: jax.Array, covariance: jax.Array) -> tuple:
         """R_m, R_mm and R_v, documents first, and slope and curvature of eta's log-prior."""
         slope, curve, bend = self.slopes(values, *data, mean.T, jnp.moveaxis(covariance, 0, -1))
 
@@ -190,8 +190,8 @@ class SmoothResponse:
 
     def start(self, rng: np.random.Generator) -> tuple[Points, np.ndarray | float]:
         """Topics by the response, or section 3 of the paper: eta on a grid, topics uniform (plus noise)."""
-        counts: np.ndarray | float = 0.0
         grid = np.linspace(-1, 1, self.num_topics)
+        counts: np.ndarray | float = 0.0
         if len(self.shape) > 1:
             grid = np.stack([np.roll(grid, 7 * c) for c in range(self.size)], 1)
         if self.settings.start == "response":
@@ -239,7 +239,13 @@ class SmoothResponse:
         return values, mean, covariance
 
     def _of_others(
-        self, points: Points, data: Data, eta: jax.Array, mean: jax.Array, covariance: jax.Array, prior: float = 1.0
+        self,
+        points: Points,
+        data: tuple[Any, Any],
+        eta: jax.Array,
+        mean: jax.Array,
+        covariance: jax.Array,
+        prior: float = 1.0,
     ) -> jax.Array:
         values = {**points, self.eta: eta}
         return self.terms(values, *data, mean, covariance).sum() + prior * self.log_prior(values)

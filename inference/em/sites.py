@@ -5,7 +5,7 @@ Corpus-wide quantities are computed in float64 on the host: the bound is a diffe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,6 +103,47 @@ def concentrations(graph: BoundGraph, names: list[str], values: Mapping[str, Any
 
     found = look(documents(graph.corpus, pairs=True), jax.tree.map(jnp.asarray, graph.y), values or {})
     return {name: np.asarray(value, np.float64) for name, value in found.items()}
+
+
+def counted_sites(
+    graph: BoundGraph, names: Sequence[str], mle: bool, observed: Sequence[str]
+) -> tuple[list[tuple[DirichletSite, np.ndarray]], float]:
+    """The sites, such as the shares of observed classes, each with its posterior, and the expected log-density of what reads
+    them; whatever is not of this kind is refused.
+
+    ``observed`` are the sites that may read them. Their log-density is linear in log x, so that the counts are
+    x d(log p)/dx at any x.
+    """
+    for name in names:
+        site, readers = graph.latent[name], graph.children([name]) - {name}
+        if site.document_axis is not None or not readers or not readers <= set(observed):
+            refuse(graph, name, "no words depend on it and it is no response that vem knows")
+        require_dirichlet(graph, name)
+    for name in observed:
+        if not graph.parents[name] - {name} <= set(names) or not graph.parents[name] - {name}:
+            refuse(graph, name, "no words depend on it and it is no response that vem knows")
+    if not names:
+        return [], 0.0
+
+    @jax.jit
+    def log_density(logs: dict, corpus: Documents, y: Y) -> jax.Array:
+        values = {name: jnp.exp(part) for name, part in logs.items()}
+        return total(run(graph.story, corpus, y, values, ZbarHandler(lambda theta: theta)), observed)
+
+    data, priors = (
+        (documents(graph.corpus, pairs=True), jax.tree.map(jnp.asarray, graph.y)),
+        concentrations(graph, list(names)),
+    )
+    even = {name: jnp.full(prior.shape, -np.log(prior.shape[-1]), jnp.float32) for name, prior in priors.items()}
+    value, counts = jax.value_and_grad(log_density)(even, *data)
+    moved = {name: part + 0.5 * jnp.cos(jnp.arange(part.size)).reshape(part.shape) for name, part in even.items()}
+    expected = value + sum(((moved[name] - even[name]) * counts[name]).sum() for name in names)
+    if not np.allclose(log_density(moved, *data), expected, rtol=1e-3):
+        refuse(graph, names[0], "the density of what is observed is not linear in its logarithm")
+    sites = [DirichletSite(name, priors[name], mle) for name in names]
+    found = [(site, site.m_step(np.asarray(counts[site.name], np.float64))) for site in sites]
+    logs = {site.name: jnp.asarray(site.log_mean(state), jnp.float32) for site, state in found}
+    return found, float(log_density(logs, *data))
 
 
 class PointSites:

@@ -112,7 +112,7 @@ class BagWords(Proportions):
         )
         if not counted:
             return found
-        return found._replace(counts=of_topics(found.counts, log_mean.shape))  # type: ignore[arg-type]  # from here on NumPy's
+        return found._replace(counts=of_topics(found.counts, log_mean.shape))
 
     def with_response(
         self, response: Any, values: Values, log_mean: np.ndarray, alpha: np.ndarray, start: Any
@@ -184,16 +184,18 @@ class TokenWords(Proportions):
         bound = np.asarray(part, np.float64) + log_normaliser(gamma) - log_normaliser(alpha)
         weight = jnp.asarray(-0.5 * precision / self.lengths**2, jnp.float32)
         counts, products = token_steps.token_sums(phi, self.batches, weight, log_mean.shape[-1])
-        found = TokenPosterior(phi, gamma, tokens, None, None, bound)
-        mean, covariance = self.moments(eta[:, None], found)
-        return found._replace(mean=mean, covariance=covariance), Sums(counts, products[None], products @ eta[:, None])
+        found = TokenPosterior(phi, gamma, tokens, *self._moments(eta[:, None], phi, tokens), bound)
+        return found, Sums(counts, products[None], products @ eta[:, None])
 
     def moments(self, eta: jax.Array, local: TokenPosterior, *same: Any) -> tuple[jax.Array, jax.Array]:
         """Mean and variance of the predictor under the E-step's phi and any eta [K, 1]."""
+        return self._moments(eta, local.phi, local.tokens)
+
+    def _moments(self, eta: jax.Array, phi: jax.Array, tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
         length = jnp.asarray(self.lengths, jnp.float32)[:, None]
-        squares = token_steps.squared_products(local.phi, self.batches, eta[:, 0])[:, None]
-        variance = jnp.maximum(local.tokens @ eta**2 - squares, 0.0) / length**2
-        return local.tokens @ eta / length, variance[..., None]
+        squares = token_steps.squared_products(phi, self.batches, eta[:, 0])[:, None]
+        variance = jnp.maximum(tokens @ eta**2 - squares, 0.0) / length**2
+        return tokens @ eta / length, variance[..., None]
 
     def _uniform(self) -> tuple[jax.Array, jax.Array]:
         """phi of 1/K for every token, and its sums."""
@@ -210,7 +212,7 @@ def of_terms(log_mean: np.ndarray) -> jax.Array:
     return jnp.asarray(swapped.reshape(-1, swapped.shape[-1]), jnp.float32)
 
 
-def of_topics(counts: jax.Array, shape: tuple[int, ...]) -> np.ndarray:
+def of_topics(counts: jax.Array | np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """Expected counts of terms [V, K] the other way, in the shape [K, V] or [labels, K, V] of topics."""
     return np.swapaxes(np.asarray(counts, np.float64).reshape(*shape[:-2], shape[-1], shape[-2]), -1, -2)
 

@@ -224,7 +224,7 @@ class LocalPosterior(NamedTuple):
     gamma: jax.Array  # [D, K]
     bound: np.ndarray  # [D] each document's whole part; what words gain by a tilt is none of it
     moved: np.ndarray  # [D] bool
-    counts: jax.Array  # [V, K] expected, empty where nobody asked for them
+    counts: jax.Array | np.ndarray  # [V, K] expected, empty where nobody asked for them
 
 
 def e_step(
