@@ -242,5 +242,5 @@ def test_no_key_is_used_twice():
     block = AugmentedBlock(graph, [f"eta_{name}" for name in families])
     values = {site: jnp.zeros((1, 3)) for site in block.sites}
     with jax.debug_key_reuse(True):
-        found = jax.jit(block.draw)(jax.random.key(0), values, documents(BARE), jax.tree.map(jnp.asarray, graph.y))[0]
+        found = jax.jit(block.draw)(jax.random.key(0), values, Data(documents(BARE), graph.response.on_device()))[0]
     assert all((value != 0).all() for value in found.values())

@@ -14,10 +14,11 @@ from topiczoo import inference, models
 from topiczoo.corpora import Corpus
 from topiczoo.inference.predictive import predicting, probabilities
 from topiczoo.inference.predictive.conformal import Calibration, bounds, calibrated, widths
-from topiczoo.inference.predictive.predicting import _calibrated
+from topiczoo.inference.predictive.predicting import _calibrated, from_fitted
 from topiczoo.inference.predictive.prediction import Prediction
-from topiczoo.inference.predictive.probabilities import from_aside, from_fitted, temperature, tempered
+from topiczoo.inference.predictive.probabilities import from_aside, temperature, tempered
 from topiczoo.inference.predictive.selection import error
+from topiczoo.inference.story.response import Response
 
 RNG = np.random.default_rng(0)
 
@@ -58,7 +59,7 @@ def test_the_growth_is_the_score_of_the_right_place():
 
     def told(sides):
         low, high = bounds(draws, 0.9)
-        return Calibration.of(predicted(draws), np.where(sides, high + 90 * scores, low - 90 * scores))
+        return Calibration.of(draws, np.where(sides, high + 90 * scores, low - 90 * scores))
 
     for sides in (np.ones(20, bool), np.zeros(20, bool), np.arange(20) % 2 == 0):  # above, below, either
         assert told(sides).growth(0.9) == pytest.approx(0.19)
@@ -81,7 +82,7 @@ def test_every_part_and_document_grows_by_its_own():
     draws = GRID[:, :1, None] * spread[:, None] * [1.0, 10.0]  # [draw, documents, parts]
     low, high = bounds(draws, 0.9)
     y = high + (high - low) * np.arange(1, 21)[:, None] / 100 * [1.0, -0.1]
-    told = Calibration.of(predicted(draws), y)
+    told = Calibration.of(draws, y)
     np.testing.assert_allclose(told.growth(0.9), [0.19, -0.002])
     low_, high_ = calibrated(draws[:, :3], 0.9, told)
     np.testing.assert_allclose(low_, (low - (high - low) * [0.19, -0.002])[:3])
@@ -118,15 +119,16 @@ def test_counts_stay_whole_and_above_their_bound():
 def test_responses_that_are_missing_do_not_calibrate():
     draws, y = np.repeat(GRID[:, :1], 30, 1), np.arange(30.0)
     y[[3, 5]] = np.nan
-    told = Calibration.of(predicted(draws), y)
+    told = Calibration.of(draws, y)
     np.testing.assert_array_equal(told.y, np.delete(np.arange(30.0), [3, 5]))
     assert told.draws.shape == (101, 28)
     with pytest.raises(ValueError, match=r"y of calibrate has shape \(29,\) and the predictions \(30,\)"):
-        Calibration.of(predicted(draws), y[1:])
+        Calibration.of(draws, y[1:])
     with pytest.raises(ValueError, match="calibrate has 19 documents with a response; give 20 at least"):
-        Calibration.of(predicted(draws), np.where(np.arange(30) < 19, 1.0, np.nan))
+        Calibration.of(draws, np.where(np.arange(30) < 19, 1.0, np.nan))
+    several = {"y": predicted(draws, probabilities=np.ones((30, 2, 2)) / 2)}
     with pytest.raises(ValueError, match="the response is several classes"):
-        Calibration.of(predicted(draws, probabilities=np.ones((30, 2, 2)) / 2), y)
+        _calibrated(SimpleNamespace(response=Response({})), several, {"y": y}, several, {"seed": 0})
 
 
 @pytest.mark.parametrize("scale", [0.4, 2.5])
@@ -136,7 +138,7 @@ def test_calibrated_intervals_hold_what_they_promise_whatever_the_model_says(sca
     spread = rng.uniform(0.5, 2, 3000)
     y = spread * rng.standard_t(4, 3000)
     draws = scale * spread * rng.normal(size=(200, 3000))
-    told = Calibration.of(predicted(draws[:, :1000]), y[:1000])
+    told = Calibration.of(draws[:, :1000], y[:1000])
     for probability, limit in ((0.5, 0.1), (0.9, 0.06)):
         low, high = calibrated(draws[:, 1000:], probability, told)
         assert abs(np.mean((y[1000:] >= low) & (y[1000:] <= high)) - probability) < limit
@@ -200,7 +202,7 @@ def test_fitted_documents_give_a_temperature_that_is_raised(monkeypatch, losses,
     """Those with a class and words, 500 at the most, once for a rule."""
     corpus = Corpus.from_counts(np.ones((700, 1), int) * (np.arange(700) > 9)[:, None], empty="keep")
     codes = np.where(np.arange(700) % 10 == 3, np.nan, np.arange(700) % 2)
-    fit = SimpleNamespace(y={"mood": codes}, corpus=corpus, temperatures={})
+    fit = SimpleNamespace(response=Response({"mood": codes}, several=True), corpus=corpus, temperatures={})
     asked = []
 
     def answer(some, *, rule):
@@ -210,7 +212,7 @@ def test_fitted_documents_give_a_temperature_that_is_raised(monkeypatch, losses,
         return {"mood": class_prediction(right, losses=losses)}
 
     monkeypatch.setattr(predicting, "predicted", answer)
-    monkeypatch.setattr("topiczoo.inference.predictive.fold_in.FoldIn", lambda fit, corpus: corpus)
+    monkeypatch.setattr(predicting, "FoldIn", lambda fit, corpus: corpus)
     found = from_fitted(fit, "mood", "plug-in")
     ((rows, rule),) = asked
     assert rule == "plug-in" and len(set(rows)) == len(rows) == 500 and rows.min() > 9
@@ -218,7 +220,8 @@ def test_fitted_documents_give_a_temperature_that_is_raised(monkeypatch, losses,
     right = np.eye(2)[codes[rows].astype(int)] * np.where(rows % 3 == 0, -3.0, 3.0)[:, None]
     assert found == raised * temperature(right, codes[rows].astype(int))
     assert from_fitted(fit, "mood", "plug-in") == found and len(asked) == 1
-    few = SimpleNamespace(y=np.where(np.arange(700) < 29, 1.0, np.nan), corpus=corpus, temperatures={})
+    some = Response({"y": np.where(np.arange(700) < 29, 1.0, np.nan)})
+    few = SimpleNamespace(response=some, corpus=corpus, temperatures={})
     assert from_fitted(few, "mood", "plug-in") is None and len(asked) == 1
     assert (probabilities.ABOVE_THE_WORDS, probabilities.UNDER_A_MARGIN) == (2.0, 1.5)
 
@@ -226,7 +229,7 @@ def test_fitted_documents_give_a_temperature_that_is_raised(monkeypatch, losses,
 def test_each_response_is_calibrated_by_its_own_documents():
     draws = np.repeat(GRID[:, :1], 30, 1)
     told = {"a": predicted(draws), "b": predicted(draws * 3)}
-    fit = SimpleNamespace(classes=None)
+    fit = SimpleNamespace(response=Response({}))
     y = {"b": np.full(30, 1.0), "a": np.full(30, 2.0)}
     found = _calibrated(fit, told, y, told, {"seed": 0})
     for name in "ab":
@@ -241,7 +244,7 @@ def test_documents_set_aside_are_predicted_as_the_new_ones_are(monkeypatch):
     aside, told = Corpus.from_counts(np.ones((30, 2), int)), predicted(np.repeat(GRID[:, :1], 30, 1))
     settings, asked = {"rule": "plug-in", "seed": 5, "most_draws": 3, "num_burn": 2}, []
     monkeypatch.setattr(predicting, "predict", lambda fit, seen, **given: asked.append((seen, given)) or told)
-    found = _calibrated(SimpleNamespace(classes=None), aside, np.arange(30.0), {"y": told}, settings)
+    found = _calibrated(SimpleNamespace(response=Response({})), aside, np.arange(30.0), {"y": told}, settings)
     assert asked == [(aside, {"calibrate": False, **settings})]
     np.testing.assert_array_equal(found["y"].calibration.y, np.arange(30.0))
 

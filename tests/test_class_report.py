@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -40,7 +41,8 @@ def fit(data):
     made = fit_of(
         models.sage_nb, {"deviation": deviation[None]}, corpus, truth.tolist(), background=background, outputs=3
     )
-    made.y = np.where([name is None for name in known], np.nan, places)
+    codes = np.where([name is None for name in known], np.nan, places).astype(np.float32)
+    made.response = replace(made.response, parts={"y": codes})
     made.engine, made.means = "vem", {"deviation": deviation}
     made.info = {"bound": [-9.0, -8.0, -7.999], "converged": True}
     return made

@@ -46,8 +46,7 @@ def test_the_ridge_regression_is_the_m_step_of_any_response(example):
     np.testing.assert_allclose(model.response.m_step(*given)["eta"], newton["eta"], atol=2e-3)
 
 
-def test_what_the_ridge_regression_does_not_serve_is_refused(example, monkeypatch):
-    monkeypatch.setattr(components, "unserved", lambda graph, engines, why: ValueError(why))
+def test_what_the_ridge_regression_does_not_serve_is_refused(example):
     graph = read(stories.asymmetric_alpha, CORPUS[:12], SOME_Y[:12], {})
     with pytest.raises(ValueError, match=r"cannot serve the site 'eta'.*a ridge regression wants a known scale"):
         example["RidgeResponse"](graph, Settings())

@@ -22,6 +22,7 @@ from topiczoo.diagnostics.convergence.quantities import Series, series
 from topiczoo.diagnostics.convergence.variational import check_bound, check_svi, loss_slope
 from topiczoo.diagnostics.convergence.wording import advice
 from topiczoo.inference.predictive.expected_responses import Expected
+from topiczoo.inference.story.response import Response
 
 RNG = np.random.default_rng(0)
 CHAINS, DRAWS, DOCUMENTS, PARTS = 3, 4, 5, 2  # no two alike: an axis in the place of another shows
@@ -117,7 +118,7 @@ def test_classes_above_the_words_are_followed_by_bayes_rule():
     y = np.arange(9) % 2.0
     y[4] = np.nan
     fit = fit_of(naive_bayes, {"beta": beta, "pi": pi}, corpus, np.nan_to_num(y), num_topics=2)
-    fit.y = y
+    fit.response = Response({"y": y.astype(np.float32)})
     found = follow(fit, 6, seed=3)["y"]
     rows = found.documents
     assert len(rows) == 6 and (np.diff(rows) > 0).all()

@@ -143,6 +143,8 @@ def test_every_folder_of_code_is_listed():
 def test_every_data_file_is_listed():
     listed = PYPROJECT["tool"]["setuptools"].get("package-data", {})
     for package, folder in PACKAGE_FOLDERS.items():
-        files = [str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()]
+        inner = [other for other in PACKAGE_FOLDERS.values() if folder in other.parents]
+        found = [file for file in folder.rglob("*") if file.is_file() and not any(i in file.parents for i in inner)]
+        files = [str(file.relative_to(folder)) for file in found]
         data = [file for file in files if not file.endswith((".py", ".pyc"))]
         assert [file for file in data if not any(fnmatch(file, pattern) for pattern in listed.get(package, []))] == []

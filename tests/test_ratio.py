@@ -18,9 +18,10 @@ from topiczoo import inference, models
 from topiczoo.inference.kernels import sweep
 from topiczoo.inference.mcmc import augmentation, ratio_tests
 from topiczoo.inference.mcmc import engine as gibbs_engine
+from topiczoo.inference.mcmc import plan as plan_of_gibbs
 from topiczoo.inference.mcmc.augmented import AugmentedBlock
-from topiczoo.inference.mcmc.block import few
-from topiczoo.inference.mcmc.conjugate import BlockState, DirichletBlock, GaussianBlock, LabelBlock, ScaleBlock
+from topiczoo.inference.mcmc.block import BlockState, few
+from topiczoo.inference.mcmc.conjugate import DirichletBlock, GaussianBlock, LabelBlock, ScaleBlock
 from topiczoo.inference.mcmc.plan import choose_blocks
 from topiczoo.inference.mcmc.topics import CollapsedBlock, TopicBlock
 from topiczoo.inference.samplers.gig import GeneralizedInverseGaussian
@@ -146,13 +147,13 @@ def test_a_wrong_conditional_is_caught(tester, monkeypatch, site, where, name, w
 
 @pytest.mark.parametrize("forgotten", ["again", "spread"])
 def test_a_density_that_nuts_forgets_is_caught(tester, monkeypatch, forgotten):
-    right = gibbs_engine._Model.__init__
+    right = plan_of_gibbs._Model.__init__
 
     def forgetful(self, *arguments):
         right(self, *arguments)
         self.not_needed = {*self.not_needed, forgotten}
 
-    monkeypatch.setattr(gibbs_engine._Model, "__init__", forgetful)
+    monkeypatch.setattr(plan_of_gibbs._Model, "__init__", forgetful)
     assert not row_of(tester, "spread")["passes"]
 
 
@@ -239,9 +240,9 @@ def test_theta_is_integrated_out_only_where_words_alone_read_it():
 
     for kind in ("plain", "one for all", "remembered", "turned", "in topics"):
         graph = read(story(kind), stories.tiny()[0], None, {})
-        assert gibbs_engine.theta_can_be_integrated_out(graph) == (kind == "plain"), kind
+        assert graph.theta_is_integrable() == (kind == "plain"), kind
     graph = read(stories.response_reads_theta, *stories.tiny(), {})
-    assert not gibbs_engine.theta_can_be_integrated_out(graph)
+    assert not graph.theta_is_integrable()
 
 
 @pytest.mark.parametrize("story", [models.lda, stories.learned_alpha], ids=lambda s: s.__name__)
@@ -264,13 +265,13 @@ def test_running_sums_are_read_and_cleared_block_by_block(tester):
         BlockState({"a": jnp.array([1.0, 2.0])}, {"a": jnp.array([3.0, 4.0])}, None, {}), (1, 2),
         BlockState({"b": jnp.array(5.0)}, {"b": jnp.array(6.0)}, None, {}),
     ))  # fmt: skip
-    assert jax.tree.map(np.ndarray.tolist, jax.tree.map(np.asarray, gibbs_engine.totals(state))) == {
+    assert jax.tree.map(np.ndarray.tolist, jax.tree.map(np.asarray, plan_of_gibbs.totals(state))) == {
         "a": [3.0, 4.0],
         "b": 6.0,
     }
     assert {name: value.tolist() for name, value in tester.plan.constrain(state).items()} == {"a": [1.0, 2.0], "b": 5.0}
-    cleared = gibbs_engine.reset_totals(state)
-    assert [value.tolist() for value in gibbs_engine.totals(cleared).values()] == [[0.0, 0.0], 0.0]
+    cleared = plan_of_gibbs.reset_totals(state)
+    assert [value.tolist() for value in plan_of_gibbs.totals(cleared).values()] == [[0.0, 0.0], 0.0]
     assert cleared.block_states[0].z is state.block_states[0].z and cleared.block_states[1] == (1, 2)
 
 

@@ -7,10 +7,10 @@ import os
 import re
 from html.parser import HTMLParser
 
+import local_stories
 import numpy as np
 import pandas as pd
 import pytest
-import user_stories
 from report_fits import NAME, WICKED, classes, simulated
 
 from topiczoo import diagnostics, models
@@ -273,7 +273,7 @@ def test_several_columns_of_coefficients_and_classes(tmp_path):
 
 
 def test_a_story_whose_documents_cannot_be_folded_in(tmp_path):
-    fit = simulated(user_stories.shared_theta, num_documents=12)
+    fit = simulated(local_stories.shared_theta, num_documents=12)
     path = report(fit, tmp_path / "r.html", documents=3, progress_bar=False)
     page = Page(path)
     assert "No predictions. Documents outside the fit are folded in" in path.read_text()

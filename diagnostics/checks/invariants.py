@@ -27,7 +27,7 @@ def invariants(graph: StoryGraph) -> Quantities:
 
     The last two read the data: the more a quantity does, the more a wrong sampler shows in it (Modrak et al. 2023).
     """
-    theta, beta, dims = graph.theta, graph.beta, graph.dims
+    theta, beta, dims = graph.theta, graph.topics, graph.dims
 
     def evaluate(values: Mapping[str, jax.Array], documents: Any, y: Any) -> dict[str, jax.Array]:
         found: dict[str, jax.Array] = {}
@@ -54,7 +54,7 @@ def invariants(graph: StoryGraph) -> Quantities:
                 found[f"sum of {name}[:, 0]"] = value[:, 0].sum()
             elif name == theta:
                 found[f"sum of {name}[0]^2"] = (value[0] ** 2).sum()
-        if theta in values and beta in values and dims[beta] == ("topic", "term"):
+        if theta in values and beta in values:
             document, term = documents.tokens()
             mix = (values[theta][document] * values[beta].T[term]).sum(-1)
             found["log p(w | theta, beta)"] = jnp.log(jnp.maximum(mix, 1e-30)).sum()

@@ -154,7 +154,7 @@ def _topic_draws(fit: Fit) -> tuple[str, np.ndarray]:
     """
     stored = {**fit.snapshots, **fit.draws}
     of_terms = [name for name, dims in fit.graph.dims.items() if dims == ("topic", "term") and name in stored]
-    for name in sorted(of_terms, key=lambda name: name != fit.graph.beta):
+    for name in sorted(of_terms, key=lambda name: name != fit.graph.topics):
         draws = stored[name]
         return name, draws if draws.min() >= 0 else softmax(draws, axis=-1)
     if (made := made_of_draws(fit, "beta", most=None)) is not None:

@@ -60,8 +60,8 @@ def topic_terms(fit: Posterior, chain: int) -> np.ndarray:
 
     Where each label has its own topics, their means over labels.
     """
-    if fit.graph.beta in fit.sites and fit.graph.dims[fit.graph.beta] == ("topic", "term"):
-        return fit.mean(fit.graph.beta, chain=chain)
+    if fit.graph.topics in fit.sites:
+        return fit.mean(fit.graph.topics, chain=chain)
     if not fit.has_topics:
         raise ValueError(
             f"The story {fit.story.name!r} has no site with axes of topics and terms; "

@@ -61,7 +61,11 @@ class BoundGraph(StoryGraph):
 
     def unbound(self) -> StoryGraph:
         """The graph alone."""
-        return StoryGraph(**{name: getattr(self, name) for name in StoryGraph.__dataclass_fields__})
+        fields = {name: getattr(self, name) for name in StoryGraph.__dataclass_fields__}
+        sites = {
+            name: replace(site, fn=None) for name, site in self.sites.items()
+        }  # distributions hold what was traced
+        return StoryGraph(**fields | {"sites": sites})
 
     def family(self, name: str) -> type:
         """The class of a site's distribution, without NumPyro's wrappers."""
@@ -211,11 +215,11 @@ class _Reader:
             for site in sites:
                 value_shape = () if isinstance(site["value"], tuple) else jnp.shape(site["value"])
                 seen[site["name"]] = site, value_shape, jnp.shape(log_prob(site))
-            bags = [base_distribution(site["fn"]) for site in sites]
-            beta = next((fn.beta for fn in bags if isinstance(fn, BagOfWords)), handler.beta)
+            bags = [fn for site in sites if isinstance(fn := base_distribution(site["fn"]), BagOfWords)]
             # theta and beta are sites when the very arrays that words are drawn with are their values
             self.theta = next((site["name"] for site in sites if site["value"] is handler.theta), "")
-            self.beta = next((site["name"] for site in sites if site["value"] is beta), "")
+            self.beta = next((site["name"] for site in sites if site["value"] is handler.beta), "")
+            self.bagged = {site["name"] for site in sites if any(site["value"] is fn.beta for fn in bags)}
             self.deterministic = tuple(name for name, site in trace.items() if site["type"] == "deterministic")
 
         try:
@@ -345,7 +349,7 @@ class _Reader:
             return "words"
         if name == self.theta:
             return "proportions"
-        if name == self.beta:
+        if name == self.beta or name in self.bagged:
             return "topics"
         words = {other for other in self.sites if isinstance(base_distribution(self.sites[other]["fn"]), BagOfWords)}
         drives = words | {THETA, BETA, LABEL, BAG}

@@ -90,6 +90,11 @@ class StoryGraph:
         return {name: site.axes for name, site in self.latent.items()}
 
     @property
+    def topics(self) -> str:
+        """The site of topics and terms that words are drawn with; empty where it is none."""
+        return next((name for name in self.with_role("topics") if self.sites[name].axes == (TOPIC, TERM)), "")
+
+    @property
     def of_labels(self) -> tuple[str, ...]:
         """Sites with numbers for every label and term, in a story whose words have no topics."""
         return tuple(name for name, axes in self.dims.items() if axes == (OF_LABEL, TERM))
@@ -176,4 +181,4 @@ class StoryGraph:
         roles |= {theta: "proportions"} if theta else {}
         roles |= {beta: "topics"} if beta else {}
         sites = {name: Site(name, "", tuple(axes), roles[name], False, False) for name, axes in dims.items()}
-        return cls(sites, {}, theta=theta, beta=beta, has_words=bool(theta))
+        return cls(sites, {}, theta=theta, beta=beta if theta else "", has_words=bool(theta))

@@ -101,7 +101,7 @@ def _fixes(graph: BoundGraph, name: str, site: Observed, row: int) -> str:
         return "transform y"
     largest = 1 if site.largest is None else int(site.largest[row])
     fix = f"give {TAKES[site.support].format(largest=largest)}"
-    if graph.response.classes is not None:
+    if _shown(graph, site.value[row].ravel()[0]):
         fix = f"give {largest + 1} labels"
     most = np.nanmax(site.value)
     rooms = getattr(graph.story.function, "makes_room", {})  # a story may say which of its arguments does
@@ -197,4 +197,6 @@ def _check_gaps(graph: BoundGraph, name: str, present: np.ndarray) -> None:
 def _shown(graph: BoundGraph, value: np.ndarray) -> str:
     """The label of a code, empty where y came as numbers."""
     classes = graph.response.classes
-    return "" if classes is None or np.isnan(value) else repr(classes[int(value)].item())
+    if classes is None or np.isnan(value) or not 0 <= value < len(classes):
+        return ""
+    return repr(classes[int(value)].item())
