@@ -265,12 +265,8 @@ def test_arguments_of_every_kind_are_saved(tmp_path):
 
     beta, eta, _ = posterior(num_chains=1, num_topics=2)
     fit = made_fit(beta, eta=eta)
-    arguments = {
-        "alpha": np.array([0.1, 0.2]),
-        "response": models.RESPONSES["student_t"],
-        "options": {"df": 3},
-        "num_topics": 2,
-    }
+    plain = {"response": models.RESPONSES["student_t"], "options": {"df": 3}, "num_topics": 2}
+    arguments = {"alpha": np.array([0.1, 0.2]), **plain}
     fit.story = replace(fit.story, function=models.slda_glm, arguments=arguments)
     loaded = inference.load(fit.save(tmp_path / "fit.nc")).story.arguments
     np.testing.assert_array_equal(loaded.pop("alpha"), [0.1, 0.2])

@@ -67,6 +67,20 @@ def position(log_density: Callable[[jax.Array], jax.Array], x: jax.Array) -> Pos
     return Position(x, value, pull(jnp.ones_like(value))[0])
 
 
+def leapfrog(
+    log_density: Callable[[jax.Array], jax.Array], start: Position, momentum: jax.Array, step: jax.Array
+) -> tuple[Position, jax.Array]:
+    """The end of a trajectory and its momentum. Turned round there, it leads back to its start."""
+
+    def leap(_: int, carry: tuple[Position, jax.Array]) -> tuple[Position, jax.Array]:
+        here, momentum = carry
+        momentum = momentum + 0.5 * step * here.slope
+        there = position(log_density, here.x + step * momentum)
+        return there, momentum + 0.5 * step * there.slope
+
+    return jax.lax.fori_loop(0, LEAPS, leap, (start, momentum))
+
+
 def trajectories(
     key: jax.Array, x: jax.Array, log_density: Callable[[jax.Array], jax.Array], metric: Metric, updates: int
 ) -> jax.Array:
@@ -84,13 +98,7 @@ def trajectories(
         step = metric.step * factor * metric.scale
         momentum = jax.random.normal(momentum_key, x.shape)
 
-        def leap(_: int, carry: tuple[Position, jax.Array]) -> tuple[Position, jax.Array]:
-            here, momentum = carry
-            momentum = momentum + 0.5 * step * here.slope
-            there = position(log_density, here.x + step * momentum)
-            return there, momentum + 0.5 * step * there.slope
-
-        end, last = jax.lax.fori_loop(0, LEAPS, leap, (start, momentum))
+        end, last = leapfrog(log_density, start, momentum, step)
         energy = 0.5 * jnp.square(last).sum(1) - end.log_density
         gain = 0.5 * jnp.square(momentum).sum(1) - start.log_density - energy
         # a place of no density may only be left, and what is not a number is refused
