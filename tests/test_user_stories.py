@@ -40,6 +40,7 @@ REFUSED = {  # by vem: the site that it names
     "prevalence": "lean",
     "time": "step",
     "authors": "apart",
+    "camps": "mark",
 }
 SWEEP = "topic sweep, theta integrated out"
 OWN_BLOCKS = {  # beside z, mix, words and pull
@@ -82,10 +83,7 @@ def fitted(name, engine):
 def table(fast):
     """Stories and engines that serve them."""
     cases = [(name, engine) for engine in SETTINGS for name in STORIES if engine != "vem" or name not in REFUSED]
-    waiting = pytest.mark.xfail(reason="vem of a class above words with a response", strict=False)
-    marks = {case: [pytest.mark.slow] * (case not in fast) for case in cases}
-    marks["camps", "vem"].append(waiting)
-    return [pytest.param(*case, marks=marks[case]) for case in cases]
+    return [pytest.param(*case, marks=[pytest.mark.slow] * (case not in fast)) for case in cases]
 
 
 @pytest.mark.parametrize(("name", "engine"), table(fast=[("time", "gibbs"), ("camps", "gibbs")]))
@@ -124,7 +122,7 @@ def test_a_report_is_written(name, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["time", *(pytest.param(n, marks=pytest.mark.slow) for n in ("prevalence", "authors"))]
+    "name", ["time", *(pytest.param(n, marks=pytest.mark.slow) for n in ("prevalence", "authors", "camps"))]
 )
 def test_vem_names_what_it_cannot_serve_and_who_can(name):
     corpus, y = user_stories.small(6)
