@@ -106,10 +106,13 @@ class Trials:
         if not self.story.takes_y:
             return []
         graph = bind(self.story, corpus)
-        found = [name for name in graph.latent if name in graph.response_sites and graph.children([name]) == {name}]
+        found = [
+            name for name, site in graph.latent.items()
+            if site.document_axis is not None and graph.children([name]) == {name} and not graph.drives_words([name])
+        ]  # fmt: skip
         if not found:
             raise ValueError(
-                f"The story {self.story.name!r} takes y but no site that reads zbar could be its response."
+                f"The story {self.story.name!r} takes y but has no site of documents that nothing reads, which could be its response."
             )
         return found
 

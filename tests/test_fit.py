@@ -221,8 +221,8 @@ def test_nan_is_refused_by_the_name_of_its_site():
 def test_nan_stops_the_run_with_the_sites_name(monkeypatch):
     right = DirichletBlock.draw
 
-    def broken(self, key, values, corpus, y):
-        new, means = right(self, key, values, corpus, y)
+    def broken(self, key, values, data):
+        new, means = right(self, key, values, data)
         return {name: value * np.nan for name, value in new.items()}, means
 
     monkeypatch.setattr(DirichletBlock, "draw", broken)

@@ -20,6 +20,7 @@ def invariants(graph: StoryGraph) -> Quantities:
     """A function of (values, documents, y) for a story of this graph.
 
     * a site without topics: its elements, up to three, and the sum of squares of larger ones;
+    * a factor of a covariance of topics: the sum of the covariance;
     * a site with topics: its sum of squares, its largest number, of beta the sum of the first term's probabilities, of
       theta the sum of squares in the first document;
     * proportions with coefficients: sum_k theta_1k eta_k for the first document, and how these means go with y;
@@ -40,6 +41,9 @@ def invariants(graph: StoryGraph) -> Quantities:
                 found |= {f"{name}{[i] if axes else ''}": flat[i] for i in range(min(3, flat.size))}
                 if flat.size > 3:
                     found[f"sum of {name}^2"] = (flat**2).sum()
+                continue
+            if axes == ("topic", "topic"):  # a factor of a covariance: the rows of one of correlations have length 1
+                found[f"sum of {name} {name}'"] = (value.sum(0) ** 2).sum()
                 continue
             found[f"sum of {name}^2"] = (value**2).sum()
             if axes == ("topic",):

@@ -144,7 +144,7 @@ class BoundGraph(StoryGraph):
 
 def bind(story: Story, corpus: Corpus, response: Response | None = None) -> BoundGraph:
     """Read a story on a corpus. Nothing is checked beyond that it runs."""
-    return _Reader(story, corpus, response or Response({})).graph()
+    return _Reader(story, corpus, Response({}) if response is None else response).graph()
 
 
 def site_shapes(story: Story, corpus: Corpus, response: Response) -> dict[str, tuple[int, ...]]:
