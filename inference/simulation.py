@@ -112,7 +112,8 @@ class Trials:
         ]  # fmt: skip
         if not found:
             raise ValueError(
-                f"The story {self.story.name!r} takes y but has no site of documents that nothing reads, which could be its response."
+                f"The story {self.story.name!r} takes y but has no site of documents that nothing reads, to be its "
+                "response."
             )
         return found
 
