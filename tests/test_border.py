@@ -304,7 +304,12 @@ def test_the_engine_that_was_named_serves_the_story():
 
 @pytest.mark.slow
 def test_the_engine_that_was_named_runs_the_story():
-    inference.svi(time_slices, CORPUS, num_steps=1, num_draws=1, progress_bar=False)
+    fit = inference.svi(time_slices, CORPUS, num_steps=1, num_draws=1, progress_bar=False)
+    assert (
+        fit.draws["moves"].shape[:2] == (1, 1)
+        and np.isfinite(fit.draws["moves"]).all()
+        and len(fit.info["losses"]) == 1
+    )
 
 
 def test_per_document_numbers_must_come_with_the_corpus():

@@ -15,7 +15,7 @@ RANK = {
     "corpora": 0, "models": 1, "inference.samplers": 2, "inference.kernels": 3, "inference.story": 4,
     "inference.posterior": 5, "inference.mcmc": 6, "inference.em": 7, "inference.marginal": 7, "inference.predictive": 7,
     "inference": 8, "diagnostics.convergence": 9, "diagnostics.scoring": 9, "diagnostics.checks": 10,
-    "diagnostics.reporting": 11, "diagnostics": 12,
+    "diagnostics.reporting": 11, "diagnostics": 12, "topiczoo": 13,
 }  # fmt: skip
 MOST_FILES = 14
 
@@ -23,7 +23,7 @@ MOST_FILES = 14
 def modules() -> dict[str, Path]:
     """Every module of the package by its dotted name, without the first part."""
     found = {}
-    for folder in ("corpora", "models", "inference", "diagnostics"):
+    for folder in ("corpora", "models", "inference", "diagnostics", "topiczoo"):
         for path in (ROOT / folder).rglob("*.py"):
             parts = path.relative_to(ROOT).with_suffix("").parts
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
@@ -89,8 +89,10 @@ def test_there_is_no_circle():
 
 
 def test_nothing_of_the_package_is_imported_within_a_function():
-    """But for the catalogue, which lists what its own package exports, and for JAX, which readers of files do without."""
+    """But for the catalogue, which lists what its own package exports, for JAX, which readers of files do without, and for
+    the command line, whose --help must not wait for either."""
     late = {(module, other) for module, found in GRAPH.items() for other, inside in found if inside}
+    late = {(module, other) for module, other in late if room(module) != "topiczoo"}
     assert late <= {("models.catalogue", "models"), ("corpora.corpus", "corpora.pairs")}, late
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from .printing import print_topics
+
 
 def demo(out: str, seed: int = 0) -> int:
     """The demonstration, with programs compiled once: predictions, scores and report ask for the same ones again."""
@@ -30,8 +32,6 @@ def _demo(out: str, seed: int) -> int:
     from sklearn.linear_model import RidgeCV
 
     from topiczoo import corpora, diagnostics, inference, models
-
-    from .command_line import print_topics
 
     began = time.perf_counter()
     corpus, stars, aspects = corpora.load_reviews(seed=seed, return_aspects=True)

@@ -37,7 +37,7 @@ from ..story.bound import BoundGraph
 from ..story.classes import check_labels, combinations, refuse_linked_classes
 from ..story.graph import ZBAR
 from ..story.response import Y
-from ..story.tracing import Values, ZbarHandler, by_document
+from ..story.tracing import Values, ZbarHandler, by_document, log_prob
 from ..story.unserved import Unserved
 
 FLOOR = 1e-30  # of a word's probability, so that float32 can hold the slope of its logarithm
@@ -99,7 +99,7 @@ class Marginal:
         for name, site in trace.items():
             axis = self.graph.density_axis.get(name)
             if site["type"] == "sample" and axis is not None and name not in self.deferred:
-                total = total + by_document(site, axis)
+                total = total + by_document(log_prob(site), axis)
         return total
 
     def _run(self, documents: Documents, y: Y, values: Values, classes: dict | None = None) -> tuple[_SumOut, dict]:

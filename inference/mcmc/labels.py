@@ -16,7 +16,7 @@ from ..kernels.sweep import FLOOR
 from ..story.bound import BoundGraph
 from ..story.classes import num_classes
 from ..story.graph import LABEL, THETA
-from ..story.tracing import Data, Values, ZbarHandler, by_document, concentration, run
+from ..story.tracing import Data, Values, ZbarHandler, by_document, concentration, log_prob, run
 from .conjugate import LabelBlock, log_beta_function
 
 
@@ -54,7 +54,7 @@ class ClassBlock(LabelBlock):
             trace = run(graph.story, *data, tried, answer)
             total = jnp.zeros(data.documents.num_documents)
             for name in children:
-                total = total + by_document(trace[name], cast(int, graph.density_axis[name]))
+                total = total + by_document(log_prob(trace[name]), cast(int, graph.density_axis[name]))
             for name in self.integrated_out:
                 alpha = concentration(trace[name]["fn"])
                 total = total + log_beta_function(alpha + z.document_topic) - log_beta_function(alpha)

@@ -22,7 +22,7 @@ from ..kernels.local_hmc import Metric, metric, trajectories
 from ..story.bound import BoundGraph
 from ..story.graph import BETA, LABEL, THETA
 from ..story.response import Y
-from ..story.tracing import Data, Values, ZbarHandler, log_prob, run
+from ..story.tracing import Data, Values, ZbarHandler, by_document, log_prob, run
 from .block import Block, Few
 from .whitened import whitened
 
@@ -113,7 +113,7 @@ class LocalDensity:
             name, transform = site["name"], biject_to(site["fn"].support)
             own = jnp.moveaxis(free[name].reshape(self.shapes[name]), 0, self._axis(name))
             value = transform(own)
-            jacobians[name] = _of_documents(transform.log_abs_det_jacobian(own, value), self._axis(name))
+            jacobians[name] = by_document(transform.log_abs_det_jacobian(own, value), self._axis(name))
             return value
 
         trace, answer = self._run(choose)
@@ -121,7 +121,7 @@ class LocalDensity:
         for name in self.parts:
             axis = self.graph.density_axis[name]
             assert axis is not None
-            total = total + _of_documents(log_prob(trace[name]), axis)
+            total = total + by_document(log_prob(trace[name]), axis)
         log_theta = None if self.counts is None else jnp.log(jnp.maximum(answer.theta, LEAST_SHARE))
         return {name: trace[name]["value"] for name in self.sites}, total, log_theta
 
@@ -149,12 +149,6 @@ class LocalDensity:
         if not self.centre.shape[1]:
             return {}
         return self.at(trajectories(key, self.free(values), self, self.metric(), updates))[0]
-
-
-def _of_documents(terms: jax.Array, axis: int) -> jax.Array:
-    """Terms summed for each document."""
-    rows = jnp.moveaxis(terms, axis, 0)
-    return rows.sum(tuple(range(1, rows.ndim)))
 
 
 class LocalBlock(Block):

@@ -112,7 +112,7 @@ class BoundGraph(StoryGraph):
                     f"The site {name!r} of the story {self.story.name!r} links documents: it reads zbar but has no axis "
                     "of documents, so topics cannot be drawn for documents side by side; give each document its own term."
                 )
-            total = total + by_document(trace[name], axis)
+            total = total + by_document(log_prob(trace[name]), axis)
         return total
 
     def refuse_linked_documents(self) -> None:
@@ -360,7 +360,7 @@ class _Reader:
             after |= more
         read_by = {other for other, read in parents.items() if name in read and other in self.sites and other != name}
         if site["is_observed"] or (name in after and not read_by):
-            return "response" if name in after or site["is_observed"] else "global"
+            return "response"
         observed = {other for other in read_by if self.sites[other]["is_observed"]} - words
         shares = site["fn"].support is constraints.simplex
         if TOPIC in axes and not {TERM, DOCUMENT} & set(axes) and not shares and observed:

@@ -232,10 +232,10 @@ def log_prob(site: dict) -> jax.Array:
     return value if site["scale"] is None else value * site["scale"]
 
 
-def by_document(site: dict, axis: int) -> jax.Array:
-    """The site's log-density summed for each document, whose axis is given, [documents]."""
-    terms = jnp.moveaxis(log_prob(site), axis, -1)
-    return terms.sum(tuple(range(terms.ndim - 1)))
+def by_document(terms: jax.Array, axis: int) -> jax.Array:
+    """Terms summed for each document, whose axis is given, [documents]."""
+    rows = jnp.moveaxis(terms, axis, -1)
+    return rows.sum(tuple(range(rows.ndim - 1)))
 
 
 def total(trace: Mapping[str, dict], names: Sequence[str] | None = None) -> jax.Array:
