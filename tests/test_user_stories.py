@@ -40,7 +40,6 @@ REFUSED = {  # by vem: the site that it names
     "prevalence": "lean",
     "time": "step",
     "authors": "apart",
-    "camps": "mark",
 }
 SWEEP = "topic sweep, theta integrated out"
 OWN_BLOCKS = {  # beside z, mix, words and pull

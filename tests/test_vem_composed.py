@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
 import stories
+import user_stories
 from by_loops import expected_log, log_polya, words_bound
 from scipy.special import logsumexp, softmax
 
@@ -126,6 +128,62 @@ def test_the_e_step_of_a_class_above_proportions_is_that_of_loops():
     moved = model.m_step(state, True)
     np.testing.assert_allclose(moved.classes["pi"], state.local.shares.sum(1) + [1.5, 1.0], rtol=1e-4)
     np.testing.assert_allclose(moved.topics, state.counts + 0.7)
+
+
+def test_the_turn_of_a_class_above_topics_and_response_is_that_of_loops():
+    """For each class its words' phi and its response; q(c) by Bayes' rule; eta and the class's own shift at the best place
+    of the response's expectation, in which a document counts in each class with its share."""
+    rng, number = np.random.default_rng(0), 6
+    corpus, y = Corpus.from_counts(rng.poisson(2.0, (number, 5)) + 1), rng.normal(size=number)
+    leanings = np.array([[0.6, 1.5], [2.0, 0.4]])
+    graph = read(user_stories.in_camps, corpus, y, {"leanings": leanings})
+    model = EMModel(graph, Settings(e_tolerance=0.0, e_iterations=400))
+    start = model.start(np.random.default_rng(0))
+    topics = start.topics + np.random.default_rng(1).gamma(0.5, 2.0, start.topics.shape)
+    values = {"pull": jnp.array([-0.8, 1.1]), "mood": jnp.array([0.5, -0.4])}
+    state = model.e_step(start._replace(topics=topics, response=values, classes={"share": np.array([3.0, 7.0])}), True)
+    log_beta, joint, shares = expected_log(topics), np.zeros((2, number)), state.local.shares
+    counts, means, seconds = np.zeros((2, 2, 5)), np.zeros((2, number, 2)), np.zeros((2, number, 2, 2))
+    for j, d in itertools.product(range(2), range(number)):
+        terms = np.repeat(np.arange(5), corpus.counts.toarray()[d])
+        local = jax.tree.map(lambda leaf, d=d: np.asarray(leaf[d], float), state.statistics[j].local)
+        phi = softmax(expected_log(local.gamma) + local.tilt + log_beta[j][:, terms].T, axis=1)
+        np.testing.assert_allclose(local.gamma, leanings[j] + phi.sum(0), rtol=0.02, atol=0.02)
+        means[j, d] = phi.mean(0)
+        spread = (np.diag(phi.sum(0)) - phi.T @ phi) / len(terms) ** 2
+        seconds[j, d] = np.outer(means[j, d], means[j, d]) + spread
+        residual = y[d] - values["mood"][j]
+        square = (
+            residual**2 - 2 * residual * means[j, d] @ values["pull"] + values["pull"] @ seconds[j, d] @ values["pull"]
+        )
+        joint[j, d] = words_bound(phi, local.gamma, log_beta[j][:, terms].T, leanings[j])
+        joint[j, d] += expected_log(np.array([3.0, 7.0]))[j] - square / (2 * 0.25) - np.log(0.5 * np.sqrt(2 * np.pi))
+        np.add.at(counts[j].T, terms, shares[j, d] * phi)
+    np.testing.assert_allclose(shares, softmax(joint, axis=0), atol=2e-3)
+    np.testing.assert_allclose(state.local.bound, logsumexp(joint, axis=0), rtol=1e-4)
+    np.testing.assert_allclose(state.counts, counts, rtol=0.01, atol=0.01)
+    moved = model.m_step(state, True)
+    pull, mood = (np.asarray(moved.response[name], float) for name in ("pull", "mood"))
+    weighed = np.einsum("jd,jdkl->kl", shares, seconds) / 0.25 + np.eye(2)  # pull and mood have a prior N(0, 1)
+    aim = np.einsum("jd,jdk->k", shares * (y - np.asarray(values["mood"])[:, None]), means) / 0.25
+    np.testing.assert_allclose(pull, np.linalg.solve(weighed, aim), rtol=2e-3, atol=2e-3)
+    left = (shares * (y - means @ pull)).sum(1) / 0.25
+    np.testing.assert_allclose(mood, left / (shares.sum(1) / 0.25 + 1), rtol=2e-3, atol=2e-3)
+    np.testing.assert_allclose(moved.classes["share"], shares.sum(1) + 2.0, rtol=1e-4)
+
+
+@pytest.mark.parametrize("order", ["parallel", "sequential"])
+def test_a_class_with_a_response_rises_or_says_why_not(order):
+    corpus, y = user_stories.small(12)
+    arguments = {"leanings": user_stories.LEANINGS}
+    if order == "sequential":
+        with pytest.raises(ValueError, match=r"site 'mark' .*order='sequential' knows no label and no latent class"):
+            vem(user_stories.in_camps, corpus, y, order=order, **arguments, **QUIET)
+        return
+    fit = vem(user_stories.in_camps, corpus, y, **arguments, **QUIET)
+    bound = np.array(fit.info["bound"])
+    assert (np.diff(bound) > -1e-6 * np.abs(bound[1:])).all() and bound[-1] > bound[0] + 10
+    assert set(fit.draws) == {"mix", "words", "share", "camp", "pull", "mood"}
 
 
 def test_a_response_goes_with_topics_of_an_observed_group():

@@ -252,7 +252,7 @@ def test_coefficients_climb_along_the_slope_of_the_bound(case, monkeypatch):
     definite, and its step goes up."""
     phi, asked = [case.phi(d) for d in range(len(COUNTS))], []
     monkeypatch.setattr(responses, "solve_newton", lambda *parts: asked.append(parts) or solve_newton(*parts))
-    values, mean, covariance = case.model.response.move_eta(case.model.words, case.log_beta, case.state)
+    values, ((_, _, mean, covariance),) = case.model.response.move_eta(case.model.words, case.log_beta, case.state)
     (matrix, ascent), eta = asked[0], np.asarray(values["eta"], float)
 
     def slope(eta):

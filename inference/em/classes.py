@@ -15,7 +15,7 @@ checked. The words of a document may come from an additive component. All other 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -34,7 +34,7 @@ from .additive import WARM_UP, AdditiveSite, additive_bags, has_sparse_prior
 from .components import Posterior, Settings, State, refuse
 from .sites import DirichletSite, Points, PointSites, concentrations, counted_sites, log_prior
 from .starts import counts_of
-from .words import observed_labels
+from .words import observed_labels, of_topics
 
 
 class ClassPosterior(NamedTuple):
@@ -43,6 +43,15 @@ class ClassPosterior(NamedTuple):
     gamma: Any  # [classes, D, K], where there is a theta
     shares: np.ndarray  # q(c), [classes, D]
     bound: np.ndarray  # [D]
+
+
+class OfClass(NamedTuple):
+    """What an E-step leaves of all documents as members of one class, where they have a response of topics."""
+
+    value: float
+    log_mean: np.ndarray  # of the topics that its documents have
+    local: Any
+    sums: Any
 
 
 class ObservedClass:
@@ -76,7 +85,7 @@ class ObservedClass:
     def start(self, rng: np.random.Generator) -> Any:
         return None if self.bags is None else self.bags.start(rng, self.counts)
 
-    def e_step(self, words: Any, log_mean: Any, state: State, fresh: bool) -> State:
+    def e_step(self, words: Any, response: Any, log_mean: Any, state: State, fresh: bool) -> State:
         """Where no word has a topic of its own: the words' log-density."""
         bound = 0.0 if self.bags is None else float((self.counts * self.bags.log_mean(state.classes)).sum())
         return state._replace(local=ClassPosterior(None, np.zeros(0), np.asarray([bound])))
@@ -104,10 +113,11 @@ class LatentClass:
     reads: frozenset[str] = frozenset()
     latent: ClassVar[bool] = True
 
-    def __init__(self, graph: BoundGraph, settings: Settings) -> None:
+    def __init__(self, graph: BoundGraph, settings: Settings, response: Collection[str] = ()) -> None:
+        """``response`` are the names of a response of topics, of its coefficients and other parameters."""
         self.graph = graph
         self.name, self.values = latent_class(graph)
-        words = {graph.theta, graph.beta} | (graph.parents["~beta"] if graph.has_words else set())
+        words = {graph.theta, graph.beta, *response} | (graph.parents["~beta"] if graph.has_words else set())
         if graph.has_words and sorted(graph.parents.get(LABEL, set()) - {self.name}):
             refuse(graph, self.name, "the label given to draw_words must be this one site")
         self.of_label = self.name in graph.parents.get(LABEL, frozenset())
@@ -115,8 +125,8 @@ class LatentClass:
             last = self.values[-1]
             if (observed_labels(graph, {self.name: jnp.full(len(graph.corpus), last)}) != last).any():
                 refuse(graph, self.name, "the label given to draw_words must be this site itself")
-        self.touched = sorted(graph.children([self.name]) - {graph.theta})
-        for name in graph.observed:
+        self.touched = sorted(graph.children([self.name]) - {graph.theta, *response})
+        for name in set(graph.observed).difference(response):
             if name not in self.touched or graph.density_axis[name] is None:
                 refuse(graph, name, f"it does not depend on {self.name!r} document by document")
         others = [name for name in graph.latent if name not in {self.name, *words}]
@@ -208,10 +218,10 @@ class LatentClass:
             first = state._replace(local=ClassPosterior(None, known, np.zeros(0)))
             first = first._replace(classes=self.m_step(first, "warm"))
             first = first._replace(classes=self.m_step(first, "converge"))
-            first = self.e_step(None, None, first, True)
+            first = self.e_step(None, None, None, first, True)
             return first._replace(classes=self.m_step(first, "warm"))
         for _ in range(WARM_UP if len(self.shares) < len(self.sites) else 0):
-            state = self.e_step(None, None, state, True)
+            state = self.e_step(None, None, None, state, True)
             state = state._replace(classes=self.m_step(state, "warm"))
         return state
 
@@ -225,28 +235,37 @@ class LatentClass:
             return rng.dirichlet(np.full(len(self.values), 0.1), len(self.graph.corpus)).T
         return np.exp(evidence - logsumexp(evidence, axis=0))
 
-    def e_step(self, words: Any, log_mean: Any, state: State, fresh: bool) -> State:
+    def e_step(self, words: Any, response: Any, log_mean: Any, state: State, fresh: bool) -> State:
         """q(c); with words the E-step of each class on all documents, then expected counts weighted by q(c)."""
         joint = np.asarray(self._joint(self._at(state.classes), *self.data), np.float64)
         joint += impossible(self.values, self.graph.known)
         each = range(len(self.values))
-        gamma: Any = None
-        counts: Any = None
-        if words is not None:
-            topics = [log_mean[j] if self.of_label else log_mean for j in each]
-            alpha = [state.alpha[j] if state.alpha.ndim > 2 else state.alpha for j in each]
+        if words is None:
+            bound = logsumexp(joint, axis=0)
+            return state._replace(local=ClassPosterior(None, np.exp(joint - bound), bound), counts=None)
+        topics = [log_mean[j] if self.of_label else log_mean for j in each]
+        alpha = [state.alpha[j] if state.alpha.ndim > 2 else state.alpha for j in each]
+        if response.latent:
+            points = [response.of_class(state.response, value) for value in self.values]
+            starts = [None if fresh else state.statistics[j].local for j in each]
+            found = [words.with_response(response, points[j], topics[j], alpha[j], starts[j])[0] for j in each]
+        else:
             starts = [words.first_gamma(alpha[j]) if fresh else state.local.gamma[j] for j in each]
             found = [words.e_step(topics[j], alpha[j], starts[j], counted=False) for j in each]
-            joint += np.stack([of_class.bound for of_class in found])
-            gamma = jnp.stack([of_class.gamma for of_class in found])
+        joint += np.stack([of_class.bound for of_class in found])
+        gamma = jnp.stack([of_class.gamma for of_class in found])
         bound = logsumexp(joint, axis=0)
         shares = np.exp(joint - bound)
-        if words is not None:
-            counts = np.stack(
-                [words.e_step(topics[j], alpha[j], gamma[j], steps=0, weights=shares[j]).counts for j in each]
-            )
+        parts = None
+        if response.latent:
+            sums = [words.with_response(response, points[j], topics[j], alpha[j], found[j], shares[j])[1] for j in each]
+            parts = [OfClass(self.values[j], topics[j], found[j], sums[j]) for j in each]
+            counts = np.stack([of_topics(sums[j].counts, topics[j].shape) for j in each])
+        else:
+            again = [words.e_step(topics[j], alpha[j], gamma[j], steps=0, weights=shares[j]) for j in each]
+            counts = np.stack([of_class.counts for of_class in again])
         local = ClassPosterior(gamma, shares, bound)
-        return state._replace(local=local, counts=counts if self.of_label or counts is None else counts.sum(0))
+        return state._replace(local=local, counts=counts if self.of_label else counts.sum(0), statistics=parts)
 
     def m_step(self, state: State, move: str = "m_step") -> Points:
         """``move`` is how additive components go: ``m_step``, ``warm`` or ``converge``."""

@@ -80,6 +80,7 @@ class Response(Component, Protocol):
     """What stands below zbar."""
 
     monotone: ClassVar[bool]  # whether the mathematics promises a rising bound
+    latent: str  # the latent class that documents have, where it stands below that
 
     def start(self, rng: np.random.Generator) -> tuple[Any, np.ndarray | float]:
         """Its part of the first state, and the expected counts [K, V] that topics start with."""
@@ -103,6 +104,7 @@ class NoResponse:
 
     reads: frozenset[str] = frozenset()
     monotone: ClassVar[bool] = True
+    latent: str = ""
 
     def start(self, rng: np.random.Generator) -> tuple[None, float]:
         return None, 0.0

@@ -110,7 +110,7 @@ class MarginBeside(Margin):
         own = BesideState(coefficients, covariance, duals, state.response.values)
         points, moments = self.normal.points, self._moments(state._replace(response=own), x)
         eta = jnp.asarray(coefficients, jnp.float32)
-        return own._replace(values=points.m_step(own.values, self.normal.data, eta, *moments))
+        return own._replace(values=points.m_step(own.values, self.normal.data, eta, [({}, None, *moments)]))
 
     def _moments(self, state: State, x: np.ndarray) -> tuple[jax.Array, jax.Array]:
         """Mean and variance of predictors that together have R of the documents: all of sum_d E[(y_d - eta . zbar_d)^2],

@@ -80,6 +80,7 @@ class Margin:
 
     reads: frozenset[str] = frozenset({"start", "slack", "guarded"})
     monotone: ClassVar[bool] = False
+    latent: str = ""
 
     def __init__(self, graph: BoundGraph, settings: Settings) -> None:
         self.graph, self.settings = graph, settings

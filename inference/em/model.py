@@ -24,21 +24,19 @@ class EMModel:
 
     def __init__(self, graph: BoundGraph, settings: Settings) -> None:
         self.graph = graph
-        self.response: Response = _response(graph, settings)
         latent = any(site.discrete for site in graph.latent.values())
+        self.response: Response = _response(graph, settings, latent)
         self.words: BagWords | TokenWords | None = None
         self.topics: DirichletSite | AdditiveSite | None = None
         if graph.has_words:
-            if latent and graph.response_sites:
-                refuse(graph, graph.response_sites[0], "vem knows a latent class without a response of topics only")
             self.topics = _topics(graph, settings)
             kind = TokenWords if settings.order == "sequential" and graph.response_sites else BagWords
-            if kind is TokenWords and graph.has_labels:
-                refuse(graph, graph.response_sites[0], "order='sequential' knows no topics of a label")
+            if kind is TokenWords and (graph.has_labels or latent):
+                refuse(graph, graph.response_sites[0], "order='sequential' knows no label and no latent class")
             self.words = kind(graph, settings, latent_class(graph) if latent else None)
         self.classes: ObservedClass | LatentClass
         if latent:
-            self.classes = LatentClass(graph, settings)
+            self.classes = LatentClass(graph, settings, getattr(self.response, "names", set()))
         else:
             own = {self.words.theta, *self.topics.names} if self.words and self.topics else set()
             own |= getattr(self.response, "names", set())
@@ -83,10 +81,10 @@ class EMModel:
     def e_step(self, state: State, fresh: bool) -> State:
         """The documents' q, expected counts and statistics: afresh, or from where the last E-step ended."""
         if self.words is None or self.topics is None:
-            return self.classes.e_step(None, None, state, fresh)
+            return self.classes.e_step(None, None, None, state, fresh)
         log_mean = self.topics.log_mean(state.topics)
         if self.classes.latent:
-            return self.classes.e_step(self.words, log_mean, state, fresh)
+            return self.classes.e_step(self.words, self.response, log_mean, state, fresh)
         return self.response.e_step(self.words, log_mean, state, fresh)
 
     def m_step(self, state: State, fresh: bool) -> State:
@@ -114,9 +112,13 @@ class EMModel:
         return self.response.report(state)
 
 
-def _response(graph: BoundGraph, settings: Settings) -> Response:
+def _response(graph: BoundGraph, settings: Settings, latent: bool) -> Response:
     if not graph.response_sites:
         return NoResponse()
+    if latent and graph.has_words:
+        if margins_of(graph):
+            refuse(graph, graph.response_sites[0], "beside a latent class vem knows no margin")
+        return SmoothResponse(graph, settings, latent=latent_class(graph)[0])
     if margins_of(graph):
         return (Margin if len(graph.response_sites) == 1 else MarginBeside)(graph, settings)
     return SmoothResponse(graph, settings)

@@ -11,13 +11,16 @@ In the M-step eta moves by Newton's step on sum_d R_d(m_d(eta), v_d(eta)) + log 
 where v_d = eta' S_d eta and S_d = (diag sum_n phi_n - sum_n phi_n phi_n') / N^2; of S_d R_v in the Hessian only what one
 predictor has with itself is kept, so that it is negative definite where R_mm is. For a normal response that is equation 10
 of Blei & McAuliffe (2007), solved at once. Other parameters move by L-BFGS. Steps are halved until the bound rises.
+
+Under a latent class of documents there is an R, and a q of the words, for each of its values, and the M-step sums over them
+with the documents' shares q(c_d).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -42,14 +45,29 @@ NODES = 9
 SMALLEST_PIVOT = 1e-5  # of a root's largest; below it a matrix is as good as singular
 
 
+class Part(NamedTuple):
+    """What the M-step reads of an E-step: of all documents, or of all as members of one class."""
+
+    given: Points  # the class, if there is one
+    shares: jax.Array | None  # [D], how far documents count, where that is not wholly
+    log_mean: np.ndarray
+    local: Any
+    sums: Any
+
+
 class SmoothResponse:
-    """Observed sites below zbar, the coefficients eta, and the other parameters they read. The state holds their values."""
+    """Observed sites below zbar, the coefficients eta, and the other parameters they read. The state holds their values.
+
+    ``latent`` is the name of a latent class of documents, where there is one.
+    """
 
     reads: frozenset[str] = frozenset({"point", "start", "order", "expectation"})
     monotone: ClassVar[bool] = True
 
-    def __init__(self, graph: BoundGraph, settings: Settings, sites: tuple[str, ...] | None = None) -> None:
-        self.graph, self.settings = graph, settings
+    def __init__(
+        self, graph: BoundGraph, settings: Settings, sites: tuple[str, ...] | None = None, latent: str = ""
+    ) -> None:
+        self.graph, self.settings, self.latent = graph, settings, latent
         self.responses = graph.response_sites if sites is None else sites
         self.map, self.delta = settings.point == "map", settings.expectation == "delta"
         for name in self.responses:
@@ -62,10 +80,12 @@ class SmoothResponse:
         self.shape = graph.latent[self.eta].shape  # [K] or [K, C]
         self.num_topics, self.size = self.shape[0], int(np.prod(self.shape[1:], dtype=int))
         read = set().union(*(graph.parents[name] for name in self.responses)) - {ZBAR}
-        self.others = sorted((read & set(graph.latent)) - {self.eta})
+        self.others = sorted((read & set(graph.latent)) - {self.eta, latent})
         for name in self.others:
             if graph.latent[name].document_axis is not None or graph.latent[name].discrete:
                 refuse(graph, name, "the response reads it and it belongs to documents or is discrete")
+            if latent and not graph.children([name]) - {name} <= set(self.responses):
+                refuse(graph, name, f"beside the response something else reads it, and {latent!r} is a latent class")
         self.names = {*self.responses, self.eta, *self.others}
         self.data = documents(graph.corpus), jax.tree.map(jnp.asarray, graph.y)
         self.log_linear = not self.delta and len(self.shape) == 1 and self._is_log_linear()
@@ -74,7 +94,7 @@ class SmoothResponse:
         # data is an argument: XLA would spend seconds on what follows from constants
         self.objective = partial(jax.jit(self._objective), self.data)
         self._slopes = partial(jax.jit(self._derivatives), self.data)
-        self._prior = jax.jit(self.log_prior)
+        self._prior, self._slopes_of_prior = jax.jit(self.log_prior), jax.jit(self._derivatives_of_prior)
         self.points = PointSites(graph, self.others, self._of_others, steps=20)
 
     def _is_log_linear(self) -> bool:
@@ -96,6 +116,8 @@ class SmoothResponse:
     def _at(self, values: Points, corpus: Documents, y: Y, point: jax.Array) -> jax.Array:
         """log p(y | x) of each document, [D], at one predictor x of each, [D, C]."""
         answer = ZbarHandler(lambda theta: theta, [point[:, 0] if len(self.shape) == 1 else point])
+        if self.latent:  # one class of all documents
+            values = {**values, self.latent: jnp.broadcast_to(values[self.latent], (corpus.num_documents,))}
         return self.graph.document_terms(self.responses, corpus, y, values, answer)
 
     def terms(self, values: Points, corpus: Documents, y: Y, mean: jax.Array, covariance: jax.Array) -> jax.Array:
@@ -136,20 +158,27 @@ class SmoothResponse:
         """log p of eta and the other parameters; nothing under maximum likelihood."""
         return log_prior(self.graph, [self.eta, *self.others] if self.map else [], values)
 
-    def _objective(self, data: tuple[Any, Any], values: Points, mean: jax.Array, covariance: jax.Array) -> jax.Array:
-        """sum_d R_d + log p(values)."""
-        return self.terms(values, *data, mean, covariance).sum() + self.log_prior(values)
+    def _objective(self, data: tuple[Any, Any], values: Points, parts: list[tuple]) -> jax.Array:
+        """sum_d R_d + log p(values); of each part what is given, the shares, mean and covariance."""
+        total = self.log_prior(values)
+        for given, shares, mean, covariance in parts:
+            terms = self.terms({**values, **given}, *data, mean, covariance)
+            total += (terms if shares is None else shares * terms).sum()
+        return total
 
     def _derivatives(self, data: tuple[Any, Any], values: Points, mean: jax.Array, covariance: jax.Array) -> tuple:
-        """R_m, R_mm and R_v, documents first, and slope and curvature of eta's log-prior."""
+        """R_m, R_mm and R_v, documents first."""
         slope, curve, bend = self.slopes(values, *data, mean.T, jnp.moveaxis(covariance, 0, -1))
+        return slope.T, jnp.moveaxis(bend, -1, 0), jnp.moveaxis(curve, -1, 0)
+
+    def _derivatives_of_prior(self, values: Points) -> tuple[jax.Array, jax.Array]:
+        """Slope and curvature of eta's log-prior."""
 
         def prior(eta: jax.Array) -> jax.Array:
             return self.log_prior({**values, self.eta: eta.reshape(self.shape)})
 
         eta = values[self.eta].ravel()
-        of_documents = slope.T, jnp.moveaxis(bend, -1, 0), jnp.moveaxis(curve, -1, 0)
-        return *of_documents, jax.grad(prior)(eta), jax.hessian(prior)(eta)
+        return jax.grad(prior)(eta), jax.hessian(prior)(eta)
 
     # a normal response: R = -precision ((target - m)^2 + v) / 2 + what does not depend on topics
 
@@ -170,7 +199,7 @@ class SmoothResponse:
     def as_normal(self, values: Points) -> tuple[np.ndarray, np.ndarray]:
         """Target and precision of each document, [D]; a precision of 0 means unlabelled."""
         zero = jnp.zeros((len(self.graph.corpus), 1))
-        slope, _, curve, *_ = self._slopes(values, zero, 1.0 + zero[..., None])
+        slope, _, curve = self._slopes(values, zero, 1.0 + zero[..., None])
         precision = -2 * np.asarray(curve, np.float64)[:, 0, 0]
         target = np.asarray(slope, np.float64)[:, 0] / np.where(precision > 0, precision, 1.0)
         return target, precision
@@ -179,8 +208,8 @@ class SmoothResponse:
         """The other parameters at their best for one mean of all documents, without priors: sigma at the deviation of y."""
         target, precision = self.as_normal(values)
         mean = jnp.full((len(target), 1), target[precision > 0].mean(), jnp.float32)
-        bare = PointSites(self.graph, self.others, partial(self._of_others, prior=0.0), 100)
-        return {**values, **bare.m_step(values, self.data, values[self.eta], mean, 0 * mean[..., None])}
+        bare = PointSites(self.graph, self.others, partial(self._of_others, prior=False), 100)
+        return {**values, **bare.m_step(values, self.data, values[self.eta], [({}, None, mean, 0 * mean[..., None])])}
 
     # what EM asks
 
@@ -206,15 +235,52 @@ class SmoothResponse:
         local, sums = words.with_response(self, state.response, log_mean, state.alpha, start)
         return state._replace(local=local, counts=of_topics(sums.counts, log_mean.shape), statistics=sums)
 
-    def m_step(self, words: Any, log_mean: np.ndarray, state: State) -> Points:
-        values, mean, covariance = self.move_eta(words, log_mean, state)
-        return {**values, **self.points.m_step(values, self.data, values[self.eta], mean, covariance)}
+    def of_class(self, values: Points, value: float) -> Points:
+        """Parameters with the latent class that all documents are taken to have."""
+        return {**values, self.latent: jnp.asarray(value)}
 
-    def move_eta(self, words: Any, log_mean: np.ndarray, state: State) -> tuple[Points, jax.Array, jax.Array]:
-        """The response's parameters with eta moved, and mean and covariance of the predictor there."""
-        values, local, sums = state.response, state.local, state.statistics
-        mean, covariance, tokens = local.mean, local.covariance, local.tokens
-        slope, bend, curve, prior_slope, prior_bend = self._slopes(values, mean, covariance)
+    def parts(self, log_mean: np.ndarray, state: State) -> list[Part]:
+        """What the M-step sums over."""
+        if not self.latent:
+            return [Part({}, None, log_mean, state.local, state.statistics)]
+        return [
+            Part({self.latent: jnp.asarray(of.value)}, jnp.asarray(shares, jnp.float32), of.log_mean, of.local, of.sums)
+            for of, shares in zip(state.statistics, state.local.shares, strict=True)
+        ]
+
+    def m_step(self, words: Any, log_mean: np.ndarray, state: State) -> Points:
+        values, parts = self.move_eta(words, log_mean, state)
+        return {**values, **self.points.m_step(values, self.data, values[self.eta], parts)}
+
+    def move_eta(self, words: Any, log_mean: np.ndarray, state: State) -> tuple[Points, list[tuple]]:
+        """The response's parameters with eta moved, and the parts of the objective there."""
+        values, parts = state.response, self.parts(log_mean, state)
+        at = [(part.given, part.shares, part.local.mean, part.local.covariance) for part in parts]
+        prior_slope, prior_bend = self._slopes_of_prior(values)
+        n = self.num_topics * self.size
+        derivatives = [self._derivatives_of_part(words, values, part) for part in parts]
+        ascent = np.asarray(sum(gradient.ravel() for gradient, _ in derivatives) + prior_slope, np.float64)
+        bend = np.asarray(sum(hessian.reshape(n, n) for _, hessian in derivatives) + prior_bend, np.float64)
+        move = solve_newton(-(bend + bend.T) / 2, ascent)
+        if ascent @ move <= 0:
+            move = ascent
+        old = float(self.objective(values, at))
+        for halvings in range(12):
+            eta = jnp.asarray(np.ravel(values[self.eta]) + move / 2**halvings, jnp.float32).reshape(self.shape)
+            new, columns = {**values, self.eta: eta}, eta.reshape(self.num_topics, -1)
+            moments = [words.moments(columns, part.local, of_terms(part.log_mean), self.log_linear) for part in parts]
+            moved = [(*part[:2], *found) for part, found in zip(at, moments, strict=True)]
+            if float(self.objective(new, moved)) >= old:
+                return new, moved
+        return values, at
+
+    def _derivatives_of_part(self, words: Any, values: Points, part: Part) -> tuple[jax.Array, jax.Array]:
+        """Gradient [K, C] and Hessian [K, C, K, C] of its documents' R in eta."""
+        tokens, sums = part.local.tokens, part.sums
+        derivatives = self._slopes({**values, **part.given}, part.local.mean, part.local.covariance)
+        if part.shares is not None:
+            derivatives = [(leaf.T * part.shares).T for leaf in derivatives]
+        slope, bend, curve = derivatives
         length = jnp.maximum(jnp.asarray(words.lengths, jnp.float32), 1.0)[:, None]
         weight, phibar = curve / length[..., None] ** 2, tokens / length
         eta = values[self.eta].reshape(self.num_topics, -1)
@@ -222,33 +288,15 @@ class SmoothResponse:
         own = own_curves(*(jnp.moveaxis(part, 0, -1) / length[:, 0] ** 2 for part in (curve, bend)))  # [C, D]
         each, alone = jnp.arange(self.size), own @ tokens
         hessian = jnp.einsum("dk,dce,dl->kcle", phibar, bend, phibar)
-        hessian = hessian.at[:, each, :, each].add(2 * (alone[:, None] * jnp.eye(self.num_topics) - sums.products))
-        n = self.num_topics * self.size
-        ascent = np.asarray(gradient.ravel() + prior_slope, np.float64)
-        bend_of_eta = np.asarray(hessian.reshape(n, n) + prior_bend, np.float64)
-        move = solve_newton(-(bend_of_eta + bend_of_eta.T) / 2, ascent)
-        if ascent @ move <= 0:
-            move = ascent
-        old, log_beta = float(self.objective(values, mean, covariance)), of_terms(log_mean)
-        for halvings in range(12):
-            moved = jnp.asarray(np.ravel(eta) + move / 2**halvings, jnp.float32).reshape(self.shape)
-            new = {**values, self.eta: moved}
-            moments = words.moments(moved.reshape(self.num_topics, -1), local, log_beta, self.log_linear)
-            if float(self.objective(new, *moments)) >= old:
-                return new, *moments
-        return values, mean, covariance
+        within = 2 * (alone[:, None] * jnp.eye(self.num_topics) - sums.products)
+        return gradient, hessian.at[:, each, :, each].add(within)
 
     def _of_others(
-        self,
-        points: Points,
-        data: tuple[Any, Any],
-        eta: jax.Array,
-        mean: jax.Array,
-        covariance: jax.Array,
-        prior: float = 1.0,
+        self, points: Points, data: tuple[Any, Any], eta: jax.Array, parts: list[tuple], prior: bool = True
     ) -> jax.Array:
         values = {**points, self.eta: eta}
-        return self.terms(values, *data, mean, covariance).sum() + prior * self.log_prior(values)
+        total = self._objective(data, values, parts)
+        return total if prior else total - self.log_prior(values)
 
     def bound(self, state: State) -> float:
         return float(self._prior(state.response))

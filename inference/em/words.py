@@ -115,9 +115,11 @@ class BagWords(Proportions):
         return found._replace(counts=of_topics(found.counts, log_mean.shape))
 
     def with_response(
-        self, response: Any, values: Values, log_mean: np.ndarray, alpha: np.ndarray, start: Any
-    ) -> tuple[response_steps.LocalPosterior, Sums]:
-        """Under the tilt of a smooth response, which is found with phi; afresh where there is no start."""
+        self, response: Any, values: Values, log_mean: np.ndarray, alpha: np.ndarray, start: Any,
+        shares: np.ndarray | None = None,
+    ) -> tuple[response_steps.LocalPosterior, Sums]:  # fmt: skip
+        """Under the tilt of a smooth response, which is found with phi; afresh where there is no start. With ``shares`` [D]
+        nothing moves: the sums at the start, in which documents count so far."""
         number, size = (len(self.lengths), self.num_topics), response.size
         prior = jnp.broadcast_to(jnp.asarray(alpha, jnp.float32), number)
         if start is None:
@@ -127,10 +129,11 @@ class BagWords(Proportions):
             start = response_steps.LocalPosterior(
                 prior + tokens, 0 * prior, nothing, tokens, nothing, covariance, jnp.zeros(number[0])
             )
-        limits = self.settings.e_tolerance, self.settings.e_iterations
+        limits = self.settings.e_tolerance, self.settings.e_iterations if shares is None else 0
         eta, log_beta = values[response.eta].reshape(self.num_topics, -1), of_terms(log_mean)
+        weights = None if shares is None else jnp.asarray(shares, jnp.float32)
         return response_steps.coordinate_ascent(
-            response, response.data, self.pairs, log_beta, prior, eta, values, start, limits
+            response, response.data, self.pairs, log_beta, prior, eta, values, start, limits, weights
         )
 
     def moments(

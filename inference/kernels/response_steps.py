@@ -97,13 +97,13 @@ class Sums(NamedTuple):
 
 def coordinate_ascent(
     response: Expectation, data: tuple, pairs: PairBlocks, log_beta: jax.Array, alpha: jax.Array, eta: jax.Array,
-    values: Values, start: LocalPosterior, limits: tuple,
+    values: Values, start: LocalPosterior, limits: tuple, shares: jax.Array | None = None,
 ) -> tuple[LocalPosterior, Sums]:  # fmt: skip
     """The E-step from a given state. ``alpha`` is [D, K], ``log_beta`` [V, K], ``eta`` [K, C]; ``limits`` are tolerance and
-    iterations."""
+    iterations; ``shares`` [D] are how far documents count in the sums, where that is not wholly."""
     limits = jnp.float32(limits[0]), jnp.int32(limits[1])
     sums, out = by_threads(
-        _ascend_shards, pairs.batches, pairs, data, log_beta, alpha, eta, values, start, limits,
+        _ascend_shards, pairs.batches, pairs, (data, shares), log_beta, alpha, eta, values, start, limits,
         response=response, deepest=pairs.deepest,
     )  # fmt: skip
     sums = Sums(*(jnp.asarray(leaf.sum(0)) for leaf in sums))
@@ -124,7 +124,7 @@ def _ascend_shards(
     ) -> tuple:  # fmt: skip
         terms, repeats, firsts, depths, rows_of, lengths_of = shard
         terms, repeats = with_padding(terms, log_beta.shape[0]), with_padding(repeats, 0)
-        (corpus, y), (e_tolerance, e_iterations) = rest
+        ((corpus, y), shares), (e_tolerance, e_iterations) = rest
         beta_of_terms = out_of_logs(log_beta)
         num_topics, size = eta.shape
 
@@ -147,6 +147,8 @@ def _ascend_shards(
 
             def add(chunk: jax.Array, sums: Sums) -> Sums:
                 part = Chunk.of(beta, terms, repeats, (first, depth), chunk, weighed)
+                if shares is not None:
+                    part = part._replace(counted=part.counted * jnp.tile(shares[rows], CHUNK)[:, None])
                 products, pull = sums_of(part, curve, own_curve, eta, length if response.log_linear else None)
                 return Sums(part.add(sums.counts), sums.products + products, sums.pull + pull)
 
