@@ -92,6 +92,7 @@ class Documents:
     batches: PaddedBatches | None = None
     token_document: jax.Array | None = None
     token_term: jax.Array | None = None
+    counted: jax.Array | None = None  # [D] how far the response of each counts; wholly where this is None
     num_terms: int = field(default=0, metadata={"static": True})
 
     @property
@@ -117,6 +118,7 @@ class Documents:
         covariates = {name: column[rows] for name, column in self.covariates.items()}
         return replace(
             self, lengths=self.lengths[rows], covariates=covariates,
+            counted=None if self.counted is None else self.counted[rows],
             pairs=None, batches=None, token_document=None, token_term=None,
         )  # fmt: skip
 

@@ -8,6 +8,7 @@ be valid: it would draw from a law that belongs to other topics; see van Dyk & P
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -76,19 +77,41 @@ class AugmentedBlock(Block):
     def auxiliary(self, key: jax.Array, column: Any, values: Values, data: Data) -> Auxiliary:
         trace = self._trace(values, data)
         keys = jax.random.split(key, len(self.augmented))
-        draws = {
-            name: augmentation.draw(keys[i], base_distribution(trace[name]["fn"]), trace[name]["value"], column)
-            for i, (name, augmentation) in enumerate(self.augmented.items())
-        }
+        draws = {}
+        for i, (name, augmentation) in enumerate(self.augmented.items()):
+            one = partial(
+                augmentation.draw, fn=base_distribution(trace[name]["fn"]), value=trace[name]["value"], column=column
+            )
+            copies = self._copies(name)
+            draws[name] = one(keys[i]) if copies is None else jax.vmap(one)(jax.random.split(keys[i], copies))
         return Auxiliary(column, draws)
+
+    def _copies(self, name: str) -> int | None:
+        """As many auxiliary variables as the power of a response's likelihood, which is then a product of so many."""
+        return int(self.graph.story.weight) if name in self.graph.story.weighed else None
+
+    def _each(self, name: str, function: Callable, draws: jax.Array) -> Any:
+        """A function of auxiliary variables, summed over those of one response."""
+        if self._copies(name) is None:
+            return function(draws)
+        return jax.tree.map(lambda leaf: leaf.sum(0), jax.vmap(function)(draws))
+
+    def _counts(self, name: str, fn: Any, terms: jax.Array, data: Data) -> jax.Array:
+        """Which elements count: those that are not masked, of documents whose response does."""
+        counts, counted = _unmasked(fn, terms), data.documents.counted
+        if counted is None or name not in self.graph.story.weighed:
+            return counts
+        behind = -1 - self.graph.story.weighed[name] + terms.ndim - len(fn.batch_shape)
+        return counts & (counted > 0).reshape(-1, *[1] * behind)
 
     def log_auxiliary(self, auxiliary: Auxiliary, values: Values, data: Data) -> jax.Array:
         """log p(auxiliary | all values) up to terms of the auxiliary variables alone."""
         trace, log_density = self._trace(values, data), jnp.zeros(())
         for name, augmentation in self.augmented.items():
             site, draw = trace[name], auxiliary.draws[name]
-            terms = augmentation.log_auxiliary(draw, base_distribution(site["fn"]), site["value"], auxiliary.column)
-            log_density += jnp.where(_counts(site["fn"], terms), terms, 0.0).sum()
+            fn, value, column = base_distribution(site["fn"]), site["value"], auxiliary.column
+            terms = self._each(name, lambda a: augmentation.log_auxiliary(a, fn, value, column), draw)
+            log_density += jnp.where(self._counts(name, site["fn"], terms, data), terms, 0.0).sum()
         return log_density
 
     def _trace(self, values: Values, data: Data) -> dict:
@@ -126,8 +149,13 @@ class AugmentedBlock(Block):
         trace = self._trace(values, data)
         for name, augmentation in self.augmented.items():
             fn, value = trace[name]["fn"], trace[name]["value"]
-            linear, weight = augmentation.quadratic(auxiliary.draws[name], base_distribution(fn), value, column)
-            counts = _counts(fn, weight)
+            base = base_distribution(fn)
+            linear, weight = self._each(
+                name,
+                lambda a: augmentation.quadratic(a, base, value, column),
+                auxiliary.draws[name],
+            )
+            counts = self._counts(name, fn, weight, data)
             slope_there = jnp.where(counts, linear - weight * at_origin[name], 0.0).ravel()
             weight = jnp.where(counts, weight, 0.0).ravel()
             rows = design[name].reshape(-1, flat.size)
@@ -185,6 +213,8 @@ class AugmentedBlock(Block):
         priors = {name: graph.latent[name].prior if name in graph.latent else None for name in block.augmented}
         if not all(augmentation.serves(priors[name]) for name, augmentation in block.augmented.items()):
             return None
+        if graph.story.weight != int(graph.story.weight):
+            return None  # a power that is no whole number of factors
         if block.classes and not all(site.shape[-1:] == (block.columns,) for site in latent):
             return None
         flat, _ = ravel_pytree(block._part(few.values, 0))
@@ -233,7 +263,7 @@ def _fn_and_value(site: dict) -> tuple[Any, Any]:
     return base_distribution(site["fn"]), site["value"]
 
 
-def _counts(fn: Any, terms: jax.Array) -> jax.Array:
+def _unmasked(fn: Any, terms: jax.Array) -> jax.Array:
     """Which elements' density is not masked."""
     counts = jnp.asarray(True)
     while (base := getattr(fn, "base_dist", None)) is not None:

@@ -70,7 +70,10 @@ class Progress(NamedTuple):
 class Chains:
     """Chains that advance together: one program, compiled once, that a thread runs for each chain."""
 
-    def __init__(self, kernel: Any, keys: jax.Array, data: tuple, schedule: Schedule) -> None:
+    def __init__(
+        self, kernel: Any, keys: jax.Array, data: tuple, schedule: Schedule, begin: Callable | None = None
+    ) -> None:
+        """``begin``, of the chains' keys and states, gives the states to start from."""
         self.kernel, self.data, self.schedule = kernel, data, schedule
         # a core does best with one chain after the other; an accelerator with all of them side by side
         self.together = jax.default_backend() != "cpu"
@@ -80,6 +83,8 @@ class Chains:
             warnings.filterwarnings("ignore", message=".*already stores a value")
             start = self._of_chains(lambda key, data: kernel.init(key, schedule.num_warmup, None, data, {}))
             self.states = [start(keys, data)] if self.together else [start(key, data) for key in keys]
+            if begin is not None:
+                self.states = begin(keys, self.states)
 
     def _of_chains(self, one_chain: Callable) -> Any:
         return jax.jit(traced(jax.vmap(one_chain, (0, None)) if self.together else one_chain))
@@ -128,13 +133,15 @@ class Chains:
 def run_chains(
     kernel: Any, data: tuple, *, seed: int, num_chains: int, schedule: Schedule,
     constrain: Callable[[Any], dict], reset: Callable[[Any], Any], means: Callable[[Any], dict], progress_bar: bool,
+    begin: Callable | None = None,
 ) -> Drawn:  # fmt: skip
-    """Warm up and draw. ``constrain`` gives a state's sites, ``reset`` clears running sums, ``means`` reads them."""
+    """Warm up and draw. ``constrain`` gives a state's sites, ``reset`` clears running sums, ``means`` reads them, ``begin``
+    says where chains start."""
     keys = jnp.stack([jax.random.fold_in(jax.random.key(seed), chain) for chain in range(num_chains)])
     interrupted = False
     with tqdm(total=schedule.num_warmup + schedule.num_samples, disable=not progress_bar, unit="draw") as bar:
         bar.set_description("compiling")
-        chains = Chains(kernel, keys, data, schedule)
+        chains = Chains(kernel, keys, data, schedule, begin)
         progress = Progress(chains.states)
         try:
             for phase, length in (("warmup", schedule.num_warmup), ("sample", schedule.num_samples)):

@@ -32,13 +32,14 @@ from .augmented import AugmentedBlock
 from .block import Block
 from .plan import Plan, choose_blocks
 from .topics import CollapsedBlock, TopicBlock
+from .weighing import with_weight
 
 TOLERANCE = 2e-3  # of float32 sums of some hundred terms
 
 
 def check(
     story: str | Callable, corpus: Corpus, y: Any = None, *, seed: int = 0, num_documents: int = 4, num_tokens: int = 6,
-    collapse: str = "proportions", **arguments: Any,
+    collapse: str = "proportions", response_weight: float = 1.0, **arguments: Any,
 ) -> pd.DataFrame:  # fmt: skip
     """Test every block that the Gibbs engine would use on a story against the story's own log-density.
 
@@ -50,7 +51,7 @@ def check(
     whole = read(story, corpus, y, arguments)
     rows = np.linspace(0, len(corpus) - 1, min(num_documents, len(corpus))).astype(int)
     few = _shortened(corpus[rows], num_tokens)
-    graph = bind(whole.story, few, whole.response.take(rows))
+    graph = with_weight(bind(whole.story, few, whole.response.take(rows)), response_weight)
     plan = choose_blocks(graph, collapse=collapse)
     tester = _Tester(graph, plan, seed)
     rows_out = [tester.test(block) for block in plan.blocks]

@@ -80,6 +80,7 @@ def predict(
         documents may end in different optima, and then documents set aside are the safer choice.
         By default intervals are the model's own, and so are probabilities where they are such; where they are not, under
         a margin and for a class above the words, they are tempered by the fitted documents (500 at the most, once a fit).
+        A fit with a weight of the response has held documents out, and is calibrated by them.
         False: the model's own numbers in any case. No decision on a class depends on it.
 
     Returns a :class:`Prediction`, or a dict of them where the story has several responses.
@@ -91,6 +92,8 @@ def predict(
     aside = None if calibrate is None or calibrate is False else _aside(calibrate)
     settings: dict[str, Any] = {"rule": rule, "seed": seed, "most_draws": most_draws, "num_burn": num_burn}
     predictions = predicted(FoldIn(fit, corpus), **settings, progress_bar=progress_bar)
+    if calibrate is None and (rows := fit.info.get("held_out")):
+        aside = fit.corpus[rows], {name: np.asarray(fit.response.named(name), float)[rows] for name in predictions}
     if aside is not None:
         predictions = _calibrated(fit, *aside, predictions, settings)
     elif calibrate is None:

@@ -7,7 +7,7 @@ import inspect
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from platform import machine
 from typing import Any, NamedTuple
@@ -64,11 +64,14 @@ class Story:
     """A story with its keyword arguments bound: ``story(corpus, y)``.
 
     ``masked``: responses may be missing (NaN), and are then masked; masks cost time, so whoever knows that none is says so.
+    ``weight``: the power of the likelihood of the sites in ``weighed``, of which the axis of documents is given.
     """
 
     function: Callable
     arguments: dict[str, Any]
     masked: bool = True
+    weight: float = 1.0
+    weighed: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         refuse_forked()
@@ -118,7 +121,7 @@ class Story:
         return replace(self, arguments={**self.arguments, **changed})
 
     def __call__(self, corpus: Documents | Corpus, y: Y = None) -> None:
-        with _Unlabelled(self.masked):
+        with _Weighed(self, getattr(corpus, "counted", None)), _Unlabelled(self.masked):
             if self.takes_y:
                 self.function(corpus, y, **self.arguments)
             else:
@@ -148,6 +151,22 @@ class _Unlabelled(Messenger):
         if fn.support is not None and fn.support.is_discrete:
             value = jnp.where(jnp.isnan(value), 0, value).astype(jnp.int32)
         msg["value"] = value
+
+
+class _Weighed(Messenger):
+    """The likelihood of responses to a power, which may differ by document."""
+
+    def __init__(self, story: Story, counted: jax.Array | None) -> None:
+        super().__init__(None)
+        self.story, self.counted = story, counted
+
+    def process_message(self, msg: dict) -> None:
+        if msg["type"] != "sample" or msg["name"] not in self.story.weighed:
+            return
+        weight: Any = self.story.weight
+        if self.counted is not None:
+            weight = weight * self.counted.reshape(-1, *[1] * (-1 - self.story.weighed[msg["name"]]))
+        msg["scale"] = weight if msg["scale"] is None else weight * msg["scale"]
 
 
 class Data(NamedTuple):

@@ -1,0 +1,201 @@
+"""Where chains start: topics at random, or twice as many topics as are asked for, merged until as many are left.
+
+From random topics many chains end in a trap, where two of the corpus' topics share one and another is split in two: 2,000
+nats below the mass of the posterior on a thousand short reviews, and no number of sweeps leads out. With twice as many
+topics every topic of the corpus has one of its own soon, and some have several. Two topics are merged, with counts n_k of
+terms and n_dk of documents added up, where that costs the log joint density least,
+
+    log B(gamma + n_i + n_j) - log B(gamma + n_i) - log B(gamma + n_j)
+        + sum_d log Gamma(alpha + n_di + n_dj) - log Gamma(alpha + n_di) - log Gamma(alpha + n_dj),
+
+until the number asked for is left. All this reads words alone, with topics at their posterior mean in each sweep: it is a
+place to start from, and no part of the sampler. Every chain makes its own, from its own random topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+from scipy.special import gammaln
+
+from topiczoo.corpora.layouts import PaddedBatches
+
+from ..kernels.assignments import Assignments, Labels, count
+from ..kernels.sharding import WORKERS, by_threads
+from ..kernels.sweep import FLOOR, Given, Swept, Weights, assembled, sweep_long, sweep_shards
+from ..story.assignments import AssignmentHandler, TopicAssignments
+from ..story.bound import BoundGraph
+from ..story.tracing import Data, Values, ZbarHandler, concentration, run, traced
+
+STARTS = ("merged", "random")
+FACTOR = 2  # topics to begin with, for each that is asked for
+SWEEPS = 30
+FEWEST_TOKENS = 5000  # below, the sampler leaves traps by itself, and compiling takes longer than sampling
+NEAREST = 12  # a topic is merged with one of so many whose terms are most like its own
+MOST_DOCUMENTS = 2000  # that speak for all when topics are compared
+USUAL_ALPHA, USUAL_GAMMA = 0.1, 0.05  # where the story has no fixed Dirichlet priors
+
+
+def start_topics(start: str, graph: BoundGraph, data: Data) -> Callable | None:
+    """A function of keys and states, one for each chain, that gives the states their topics; None for random ones."""
+    if start not in STARTS:
+        raise ValueError(f"start is {start!r}; give {' or '.join(map(repr, STARTS))}.")
+    if start == "random" or not graph.has_words or graph.num_topics < 2 or graph.corpus.num_tokens < FEWEST_TOKENS:
+        return None
+    return partial(_with_merged_topics, graph, data)
+
+
+def _with_merged_topics(graph: BoundGraph, data: Data, keys: Sequence[jax.Array], states: list[Any]) -> list[Any]:
+    alpha, gamma = _priors(graph, data)
+    batches, num_terms = data.documents.laid_out, data.documents.num_terms
+    whole = partial(over_complete, batches=batches, num_terms=num_terms, alpha=alpha.mean(), gamma=gamma.mean())
+    beside = WORKERS if len(batches.terms) == 1 else 1  # threads share out either chains or shards
+    with ThreadPoolExecutor(beside) as threads:
+        found = list(threads.map(lambda key: whole(key, num_topics=FACTOR * graph.num_topics), keys))
+    recount = jax.jit(traced(partial(_recounted, graph)))
+    assigned = []
+    for i, z in enumerate(found):
+        tables = np.asarray(z.document_topic), np.asarray(z.topic_term)
+        new = merged(*tables, graph.num_topics, float(alpha.mean()), float(gamma.mean()))
+        new = in_order(new, *tables, alpha, gamma)
+        chain = states[i] if len(states) == len(found) else jax.tree.map(lambda leaf, i=i: leaf[i], states[0])
+        assigned.append(recount(jnp.asarray(new, jnp.int32), z, {n: v for n, v in chain.z.items() if n != "z"}, data))
+    if len(states) < len(found):
+        assigned = [jax.tree.map(lambda *leaves: jnp.stack(leaves), *assigned)]
+    return [_placed(state, z) for state, z in zip(states, assigned, strict=True)]
+
+
+def _placed(state: Any, z: Assignments) -> Any:
+    """A state of the composite kernel, whose last block owns the topics, with these topics."""
+    *others, last = state.block_states
+    like = last.z["z"]
+    z = z._replace(proposed=like.proposed)
+    return state._replace(z={**state.z, "z": z}, block_states=(*others, last._replace(z={**last.z, "z": z})))
+
+
+def _recounted(graph: BoundGraph, new: jax.Array, z: Assignments, values: Values, data: Data) -> Assignments:
+    """Topics with new numbers, counted as the story asks: by the labels of documents, where topics are theirs."""
+    site = run(graph.story, *data, values, AssignmentHandler(counted=False))["z"]["fn"]
+    labels = Labels.of(site.label, site.beta.shape)
+    long = None if z.long is None else new[z.long]
+    return count(new[z.topics], data.documents.laid_out, graph.num_topics, data.documents.num_terms, long, labels)
+
+
+def _priors(graph: BoundGraph, data: Data) -> tuple[np.ndarray, np.ndarray]:
+    """alpha of each topic [K] and gamma [K, V] or [K, 1], where they are numbers that nothing is drawn for."""
+    topics = graph.num_topics
+    alpha, gamma = np.full(topics, USUAL_ALPHA), np.full((topics, 1), USUAL_GAMMA)
+    trace = run(graph.story, graph.few_documents, graph.few_y, graph.few_values, ZbarHandler(lambda theta: theta))
+    if graph.theta_is_integrable() and graph.parents[graph.theta] == {graph.theta}:
+        found = np.asarray(concentration(trace[graph.theta]["fn"]))
+        alpha = np.broadcast_to(found.reshape(-1, found.shape[-1]).mean(0), (topics,)).astype(float)
+    if graph.beta and graph.beta_is_integrable() and graph.parents[graph.beta] == {graph.beta}:
+        found = np.asarray(concentration(trace[graph.beta]["fn"]), float)
+        found = np.broadcast_to(found, np.broadcast_shapes(found.shape, (topics, 1)))
+        gamma = found.reshape(-1, *found.shape[-2:]).mean(0)
+    return alpha, gamma
+
+
+def over_complete(
+    key: jax.Array, batches: PaddedBatches, num_terms: int, num_topics: int, alpha: float, gamma: float
+) -> Assignments:
+    """Topics of all words after some sweeps, in each of which topics stand at their posterior mean."""
+    priors = jnp.full((1, num_topics), alpha, jnp.float32), jnp.float32(gamma)
+    z = _first(key, batches, num_topics, num_terms)
+    for step in range(SWEEPS):
+        told = _given(jax.random.fold_in(key, step), z.topic_term, *priors)
+        swept = by_threads(_sweep, batches, told, z, batches)
+        z = _assembled(Swept(*map(jnp.asarray, swept)), told, z, batches, num_terms)
+    return z
+
+
+@partial(jax.jit, static_argnames=("num_topics", "num_terms"))
+def _first(key: jax.Array, batches: PaddedBatches, num_topics: int, num_terms: int) -> Assignments:
+    shapes = jnp.zeros((1, num_topics)), jnp.zeros((num_topics, num_terms))
+    return TopicAssignments(*shapes, batches).sample(key)
+
+
+@jax.jit
+def _given(key: jax.Array, topic_term: jax.Array, alpha: jax.Array, gamma: jax.Array) -> Given:
+    beta = (topic_term + gamma) / (topic_term + gamma).sum(1, keepdims=True)
+    term_topic = jnp.maximum(jnp.pad(beta.T, ((0, 1), (0, 0))), FLOOR)
+    return Given(tuple(jax.random.split(key)), Weights(term_topic, alpha, ()), None)
+
+
+@jax.jit
+def _sweep(between: Any, told: Given, z: Assignments, batches: PaddedBatches) -> Swept:
+    return sweep_shards(None, True, told, z, batches, between)
+
+
+@partial(jax.jit, static_argnames=("num_terms",))
+def _assembled(swept: Swept, told: Given, z: Assignments, batches: PaddedBatches, num_terms: int) -> Assignments:
+    long = None if batches.long is None else sweep_long(None, True, told, z, batches.long)
+    return assembled(swept, batches, True, num_terms, long)
+
+
+def merged(
+    document_topic: np.ndarray, topic_term: np.ndarray, num_topics: int, alpha: float, gamma: float
+) -> np.ndarray:
+    """For each of many topics the number of the one that it becomes, [topics], merged two by two."""
+    rows = np.unique(np.linspace(0, len(document_topic) - 1, MOST_DOCUMENTS).astype(int))
+    of_documents, of_terms = (np.rint(part).astype(np.int32) for part in (document_topic[rows].T, topic_term))
+    share, prior = len(document_topic) / len(rows), gamma * of_terms.shape[1]
+    documents = gammaln(alpha + np.arange(of_documents.sum(0).max(initial=0) + 1))
+    terms = gammaln(gamma + np.arange(of_terms.sum(0).max(initial=0) + 1))
+
+    def density(n: np.ndarray, m: np.ndarray) -> np.ndarray:
+        """What topics with these counts have of the log joint density."""
+        return terms[n].sum(-1) - gammaln(prior + n.sum(-1)) + share * documents[m].sum(-1)
+
+    def nearest(i: int, alive: np.ndarray) -> np.ndarray:
+        """The others whose terms are most like a topic's."""
+        likeness = of_terms @ of_terms[i].astype(float) / np.maximum(np.linalg.norm(of_terms, axis=1), 1.0)
+        others = np.flatnonzero(alive & (np.arange(len(alive)) != i))
+        return others[np.argsort(-likeness[others], kind="stable")[:NEAREST]]
+
+    number = len(of_terms)
+    own, alive, becomes = density(of_terms, of_documents), np.ones(number, bool), np.arange(number)
+    gain = np.full((number, number), -np.inf)
+
+    def look(i: int) -> None:
+        others = nearest(i, alive)
+        together = density(of_terms[i] + of_terms[others], of_documents[i] + of_documents[others])
+        gain[i, others] = gain[others, i] = together - own[i] - own[others]
+
+    for i in range(number):
+        look(i)
+    while alive.sum() > num_topics:
+        i, j = np.unravel_index(gain.argmax(), gain.shape)
+        of_terms[i] += of_terms[j]
+        of_documents[i] += of_documents[j]
+        becomes[becomes == j], alive[j] = i, False
+        gain[[i, j]] = gain[:, [i, j]] = -np.inf
+        own[i] = density(of_terms[i], of_documents[i])
+        look(i)
+    return (np.cumsum(alive) - 1)[becomes]
+
+
+def in_order(
+    becomes: np.ndarray, document_topic: np.ndarray, topic_term: np.ndarray, alpha: np.ndarray, gamma: np.ndarray
+) -> np.ndarray:
+    """The same with numbers at which the priors fit best, where those of topics differ: seeded topics keep their names."""
+    if not np.ptp(alpha) and not np.ptp(gamma, axis=0).any():
+        return becomes
+    number = len(alpha)
+    terms, documents = np.zeros((number, topic_term.shape[1])), np.zeros((number, len(document_topic)))
+    np.add.at(terms, becomes, topic_term)
+    np.add.at(documents, becomes, document_topic.T)
+    prior = np.broadcast_to(gamma, terms.shape)
+    fits = np.empty((number, number))
+    for k in range(number):  # the topic with number k of the story
+        words = gammaln(prior[k] + terms).sum(1) - gammaln(prior[k].sum() + terms.sum(1))
+        fits[k] = words + gammaln(alpha[k] + documents).sum(1)
+    _, found = linear_sum_assignment(-fits)
+    return np.argsort(found)[becomes]

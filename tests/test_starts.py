@@ -1,0 +1,126 @@
+"""Where chains start: twice as many topics merged by the log joint density, each chain for itself."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+import user_stories
+from scipy.special import gammaln
+
+from topiczoo import inference
+from topiczoo.corpora import Corpus
+from topiczoo.inference.mcmc import starts
+from topiczoo.inference.mcmc.starts import in_order, merged
+from topiczoo.models import lda, slda
+
+ALPHA, GAMMA = 0.3, 0.2
+
+
+def log_joint(document_topic, topic_term):
+    """Of topics and words with theta and beta integrated out, up to what does not change with the topics."""
+    words = gammaln(GAMMA + topic_term).sum() - gammaln(GAMMA * topic_term.shape[1] + topic_term.sum(1)).sum()
+    return words + gammaln(ALPHA + document_topic).sum()
+
+
+def joined(tables, i, j):
+    """The tables with topic j put into topic i."""
+    new = []
+    for table in (tables[0].T, tables[1]):
+        table = table.copy()
+        table[i] += table[j]
+        new.append(np.delete(table, j, 0))
+    return new[0].T, new[1]
+
+
+def tables_of(seed, topics=7, documents=12, terms=9):
+    rng = np.random.default_rng(seed)
+    cells = rng.poisson(rng.gamma(0.3, 4.0, (documents, topics, terms)))
+    return cells.sum(2).astype(np.float32), cells.sum(0).astype(np.float32)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_two_topics_are_merged_that_cost_the_log_joint_least(seed):
+    tables = tables_of(seed)
+    pairs = [(i, j) for i in range(7) for j in range(i + 1, 7)]
+    best = max(pairs, key=lambda pair: log_joint(*joined(tables, *pair)))
+    becomes = merged(*tables, 6, ALPHA, GAMMA)
+    found = [(i, j) for i, j in pairs if becomes[i] == becomes[j]]
+    assert found == [best] and set(becomes) == set(range(6))
+
+
+def test_merging_goes_on_with_the_topics_that_were_merged():
+    """Two steps by hand: after each the best of all pairs of what is left."""
+    tables, groups = tables_of(5), [{k} for k in range(7)]
+    for _ in range(3):
+        pairs = [(i, j) for i in range(len(groups)) for j in range(i + 1, len(groups))]
+        i, j = max(pairs, key=lambda pair: log_joint(*joined(tables, *pair)))
+        tables, groups[i] = joined(tables, i, j), groups[i] | groups[j]
+        del groups[j]
+    becomes = merged(*tables_of(5), 4, ALPHA, GAMMA)
+    assert sorted(map(sorted, groups)) == sorted(sorted(np.flatnonzero(becomes == k)) for k in range(4))
+
+
+def test_topics_split_in_two_are_put_together_again():
+    """Each of four topics with terms of its own was dealt to two by chance; an empty topic is the first to go."""
+    rng = np.random.default_rng(0)
+    whole = rng.poisson(6.0, (30, 4, 1)) * np.eye(4).repeat(5, 1)[None]  # [documents, topics, terms]
+    half = rng.binomial(whole.astype(int), 0.5)
+    cells = np.concatenate([half, whole - half, np.zeros((30, 1, 20))], 1)
+    becomes = merged(cells.sum(2), cells.sum(0), 4, ALPHA, GAMMA)
+    assert [becomes[k] == becomes[k + 4] for k in range(4)] == [True] * 4 and len(set(becomes[:4])) == 4
+
+
+def test_topics_take_the_numbers_at_which_their_priors_fit():
+    terms = np.array([[0.0, 9.0, 0.0], [0.0, 0.0, 9.0], [9.0, 0.0, 0.0]])
+    documents = np.full((4, 3), 2.0)
+    gamma = np.array([[5.0, 0.1, 0.1], [0.1, 5.0, 0.1], [0.1, 0.1, 5.0]])
+    found = in_order(np.arange(3), documents, terms, np.full(3, 0.5), gamma)
+    np.testing.assert_array_equal(found, [1, 2, 0])
+    used = np.array([[9.0, 1.0, 0.0]] * 4)
+    found = in_order(np.arange(3), used, np.ones((3, 3)), np.array([0.1, 1.0, 9.0]), np.full((3, 1), 0.2))
+    np.testing.assert_array_equal(found, [2, 1, 0])
+    np.testing.assert_array_equal(in_order(np.arange(3), used, terms, np.ones(3), np.ones((3, 1))), np.arange(3))
+
+
+def piles(number=60, topics=4, length=40, seed=0):
+    """Documents of one topic each, with terms of its own."""
+    rng = np.random.default_rng(seed)
+    shares = np.eye(topics).repeat(6, 1) * 0.94 / 6 + 0.06 / (6 * topics)
+    return Corpus.from_counts(np.stack([rng.multinomial(length, shares[d % topics]) for d in range(number)]))
+
+
+def test_chains_start_each_in_its_own_place_and_near_the_topics_of_the_corpus(monkeypatch):
+    """One draw after the start: nearly all words of a document are in one topic already, and chains number otherwise."""
+    monkeypatch.setattr(starts, "FEWEST_TOKENS", 0)
+    corpus = piles()
+    settings = {"num_warmup": 1, "num_samples": 1, "num_chains": 3, "progress_bar": False, "num_topics": 4}
+    fit = inference.gibbs(lda, corpus, **settings)
+    assert fit.info["start"] == "merged"
+    own = fit.draws["theta"][:, 0].argmax(-1)  # [chains, documents]
+    assert [len(set(map(tuple, np.stack([row, np.arange(60) % 4], 1)))) for row in own] == [4, 4, 4]
+    assert len({tuple(row) for row in own}) > 1
+    random = inference.gibbs(lda, corpus, start="random", **settings)
+    assert random.info["start"] == "random"
+    assert fit.statistics["lp"].min() > random.statistics["lp"].max() + 100
+
+
+def test_a_small_corpus_starts_at_random():
+    fit = inference.gibbs(lda, piles(), num_topics=2, num_warmup=1, num_samples=1, num_chains=1, progress_bar=False)
+    assert fit.info["start"] == "random"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", user_stories.STORIES)
+def test_every_story_starts_from_merged_topics(monkeypatch, name):
+    monkeypatch.setattr(starts, "FEWEST_TOKENS", 0)
+    corpus, y = user_stories.small(12)
+    story, arguments = user_stories.story_of(name, corpus)
+    fit = inference.gibbs(story, corpus, y, num_warmup=2, num_samples=2, num_chains=1, progress_bar=False, **arguments)
+    assert fit.info["start"] == "merged"
+    assert all(np.isfinite(value).all() for value in jax.tree.leaves(dict(fit.draws)))
+
+
+def test_an_unknown_start_is_refused():
+    with pytest.raises(ValueError, match=r"^start is 'best'; give 'merged' or 'random'\.$"):
+        inference.gibbs(slda, piles(), np.arange(60.0), num_topics=2, start="best")
