@@ -42,10 +42,10 @@ def _demo(out: str, seed: int) -> int:
     mean, scale = stars[train].mean(), stars[train].std()
     y = (stars - mean) / scale
 
-    print("Fitting models.slda by inference.gibbs, two chains:")
+    print("Fitting models.slda by inference.gibbs, four chains:")
     fit = inference.gibbs(
         models.slda, corpus[train], y[train], num_topics=10, alpha=0.1, gamma=0.05,
-        num_warmup=500, num_samples=500, num_chains=2, seed=seed,
+        num_warmup=500, num_samples=3000, thinning=3, num_chains=4, seed=seed,
     )  # fmt: skip
     if fit.info["interrupted"]:
         raise KeyboardInterrupt  # half a demonstration shows nothing
