@@ -114,7 +114,7 @@ def _given(chains: Any, number: int) -> np.ndarray:
         weights = np.zeros(0)
     if weights.shape != (number,) or not (weights >= 0).all() or not np.isclose(weights.sum(), 1, atol=1e-6):
         raise ValueError(
-            f"chains is {reprlib.repr(chains)}; give 'equal', 'stacked', (corpus, y), or {number} weights, one a chain, that "
-            "sum to 1."
+            f"chains is {reprlib.repr(chains)}; give 'equal', 'stacked', (corpus, y), or {number} weights, one a chain, "
+            "that sum to 1."
         )
     return weights / weights.sum()

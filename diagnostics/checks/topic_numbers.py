@@ -70,7 +70,7 @@ class TopicNumbers:
     def why(self) -> str:
         """The choice, and what it rests on."""
         name, best = self.table.index.name, self.best
-        top, last = int(self.table["behind"].idxmin()), int(self.table.index[-1])
+        top, first, last = int(self.table["behind"].idxmin()), int(self.table.index[0]), int(self.table.index[-1])
         unit = "a word" if self.by == "words" else "a document"
         if best == top:
             said = f"{name}={best}: the best score of held-out {_called(self.by)}, and no smaller number is within one"
@@ -81,7 +81,11 @@ class TopicNumbers:
                 f"{name}={best}: the smallest number whose score of held-out {_called(self.by)} is not told from the "
             )
             said += f"best, that of {top}; it lies behind by {row['behind']:.2g} ± {row['behind_error']:.2g} {unit}."
-        return said + (f" It is the largest that was tried: try more than {last}." if best == last else "")
+        ends = {
+            first: " It is the smallest that was tried: try fewer.",
+            last: " It is the largest that was tried: try more.",
+        }
+        return said + ends.get(best, "")
 
     def plot(self) -> Any:
         """The scores with their errors, the chosen number marked, and below how far chains agree; a matplotlib figure."""
