@@ -199,6 +199,29 @@ def test_the_response_decides_where_there_is_one(monkeypatch):
     )
 
 
+@pytest.mark.parametrize("response", ["normal", pytest.param("logit", marks=pytest.mark.slow)])
+def test_a_response_is_scored_by_its_predictive_density(response):
+    """Each topic has one word, and a document one word: zbar is known, and the density a mean over chains and draws."""
+    words = np.arange(20) % 2
+    corpus = Corpus.from_counts(3 * np.eye(2, dtype=int)[words], ["ant", "bee"])
+    beta = np.broadcast_to(np.full((2, 2), 1e-7) + (1 - 2e-7) * np.eye(2), (2, 2, 2, 2))
+    eta = np.array([[[-1.0, 1.0], [-2.0, 1.5]], [[0.5, 0.0], [-0.5, 2.0]]])
+    y = np.where(np.arange(20) < 16, np.arange(20) // 2 % 2, np.nan)
+    draws = {"beta": beta, "eta": eta} | ({"sigma": np.full((2, 2), 0.7)} if response == "normal" else {})
+    fit = fit_of(
+        models.slda_glm, {n: v.astype(np.float32) for n, v in draws.items()}, corpus, y, num_topics=2, alpha=1e-4,
+        response=response,
+    )  # fmt: skip
+    predictor = eta[..., words].reshape(4, 20)
+    if response == "normal":
+        density = np.exp(-0.5 * ((y - predictor) / 0.7) ** 2) / (0.7 * np.sqrt(2 * np.pi))
+    else:
+        density = 1 / (1 + np.exp(np.where(y == 1, -predictor, predictor)))
+    values, units = topic_numbers._response_scores(fit, corpus, y, 2, 0)
+    np.testing.assert_array_equal(units, np.arange(20) < 16)
+    np.testing.assert_allclose(values, np.where(units, np.log(density.mean(0)), 0), atol=2e-3)
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
