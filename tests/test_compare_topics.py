@@ -190,6 +190,11 @@ def test_the_response_decides_where_there_is_one(monkeypatch):
     assert list(found.table["behind"].round(6)) == [1, 0, 1] and list(found.table["behind_error"].round(6)) == [0, 0, 0]
     for _, names, _, y in engine.seen:
         np.testing.assert_array_equal(y, [labels[i] for i in range(24) if str(i) in names])
+    unlabelled = np.where(np.isin(np.arange(24), np.random.default_rng(0).permutation(24)[:12]), np.nan, 1.0)
+    with pytest.raises(
+        ValueError, match="y is NaN for every document that is held out in 1 of 2 folds; give more fits"
+    ):
+        diagnostics.compare_topics("mixture", CORPUS, unlabelled, [2, 3], engine=engine, folds=2, **QUIET)
     words = diagnostics.compare_topics(
         "mixture", CORPUS, labels, [2, 3, 4], engine=Engine(), folds=2, by="words", **QUIET
     )

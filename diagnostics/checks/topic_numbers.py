@@ -26,7 +26,7 @@ from topiczoo.inference.predictive.cross_validation import rows_of
 from topiczoo.inference.predictive.pointwise import pointwise
 from topiczoo.inference.predictive.predicting import by_fitted
 from topiczoo.inference.story.reading import read
-from topiczoo.inference.story.response import in_order
+from topiczoo.inference.story.response import Response, in_order
 from topiczoo.inference.story.validation import check_corpus, check_counts, check_seed
 from topiczoo.models.catalogue import as_story
 
@@ -38,7 +38,7 @@ from .topic_argument import topic_argument
 
 ENGINES = ("gibbs", "vem", "svi", "nuts")
 SCORES = ("response", "words")
-PARTICLES = {"particles": 8, "resample_tokens": 3}  # enough where many documents and draws are averaged
+PARTICLES: dict[str, Any] = {"particles": 8, "resample_tokens": 3}  # enough where many documents and draws are averaged
 
 
 @dataclass(frozen=True, repr=False)
@@ -165,6 +165,10 @@ def compare_topics(
             read(function, corpus, y, {**of_story, name: value}, latent_classes=True)
 
     parts = np.array_split(np.random.default_rng(seed).permutation(len(corpus)), folds)[:fits]
+    if by == "response" and all(
+        np.isnan(part).all() for part in Response.of(corpus, y).take(np.concatenate(parts)).parts.values()
+    ):
+        raise ValueError(f"y is NaN for every document that is held out in {fits} of {folds} folds; give more fits.")
     found: dict[int, list[_Scored]] = {value: [] for value in values}
     with tqdm(total=fits * len(values), disable=not progress_bar, unit="fit") as bar:
         for left_out in parts:
@@ -238,7 +242,7 @@ def _word_scores(
     """log p of each document's words by the best chain, chosen on the other half of the documents; and their number."""
     by_particles = fit.graph.has_words and fit.graph.theta_is_integrable()
     method = method or ("left_to_right" if by_particles or not fit.graph.has_words else "completion")
-    settings = PARTICLES if by_particles and method != "chib" else {}
+    settings: dict[str, Any] = PARTICLES if by_particles and method != "chib" else {}
     found = perplexity(fit, test, method, most_draws=most_draws, seed=seed, **settings)
     by_chain = logsumexp(found.estimates, axis=1) - np.log(found.estimates.shape[1])  # [chain, documents]
     by_chain = np.where(found.num_tokens == 0, 0.0, by_chain)
