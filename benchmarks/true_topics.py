@@ -69,7 +69,7 @@ def table(rows):
 
 
 def main():
-    options = asked(__doc__, true=[3, 5, 8, 12], numbers=list(range(10)), around=[-2, -1, 0, 1, 2], corpora="reported")
+    options = asked(__doc__, true=[3, 5, 8, 12], numbers=list(range(10)), around=[-1, 0, 1, 2], corpora="reported")
     if shown(options, __file__, ("topiczoo", "jax", "numpyro"), table, TITLE, "corpora"):
         return
     results = Results(options.into, ["corpora", "number", "true"])
