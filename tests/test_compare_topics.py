@@ -257,9 +257,9 @@ def test_bad_input_is_refused_before_anything_is_fitted(given, words, monkeypatc
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["gibbs", "vem"])
-def test_three_topics_of_different_words_are_told_from_two_and_four(engine):
-    """Topics share no word, and every document has words of one or two of them: two topics lose 0.2 nats a word and more,
-    forty standard errors, and a fourth gains nothing."""
+def test_three_topics_of_different_words_are_told_from_two_and_five(engine):
+    """Topics share no word, and every document has words of one or two of them: two topics lose 0.1 nats a word and more,
+    and two more gain nothing."""
     rng = np.random.default_rng(1)
     shares = rng.dirichlet(np.full(3, 0.3), 60)
     counts = np.stack([rng.multinomial(40, share @ np.kron(np.eye(3), np.full(5, 0.2))) for share in shares])
