@@ -114,6 +114,23 @@ def test_weights_are_found_once_and_one_chain_has_them_all(fit, monkeypatch):
     np.testing.assert_array_equal(stacking.chain_weights(by_hand([1.0]), "stacked"), [1.0])
 
 
+def test_fitted_documents_are_left_out_and_others_are_not(monkeypatch):
+    """With draws that differ much the two densities order the chains differently."""
+    logs = np.stack([RNG.normal(0, 2.0, (30, 40)), RNG.normal(0.2, 0.1, (30, 40))])
+    asked = []
+    monkeypatch.setattr(stacking, "_log_densities", lambda fit, corpus, y: asked.append((corpus, y)) or logs)
+    other = by_hand([1.0, -1.0])
+    by_fitted = stacking.chain_weights(other, "stacked")
+    by_others = stacking.chain_weights(other, (CORPUS[:30], Y[:30]))
+    np.testing.assert_allclose(by_fitted, stacked(left_out(logs)))
+    np.testing.assert_allclose(by_others, stacked(logsumexp(logs, axis=1) - np.log(30)))
+    assert by_fitted[0] < 0.2 and by_others[0] > 0.8
+    (fitted, y), (_, told) = asked
+    np.testing.assert_array_equal(fitted.names, CORPUS.names[:50])  # those without a response tell nothing
+    np.testing.assert_allclose(y, Y[:50].astype(np.float32))
+    np.testing.assert_array_equal(told, Y[:30])
+
+
 def test_what_cannot_weigh_chains_is_refused(fit):
     for chains in ("best", [0.5, 0.6], [1.0], [1.5, -0.5], 3, (CORPUS, Y, Y)):
         with pytest.raises(ValueError, match=r"chains is .*; give 'equal', 'stacked', \(corpus, y\)"):
