@@ -86,13 +86,13 @@ class TopicNumbers:
             )
             said += f"best, that of {top}; it lies behind by {row['behind']:.2g} ± {row['behind_error']:.2g} {unit}."
         ends = {
-            first: " It is the smallest that was tried: try fewer.",
+            first: " It is the smallest that was tried: try fewer." if first > 1 else "",
             last: " It is the largest that was tried: try more.",
         }
         return said + ends.get(best, "")
 
     def plot(self) -> Any:
-        """The scores with their errors, the chosen number marked, and below how far chains agree; a matplotlib figure."""
+        """The scores with their errors, the chosen number marked, beside how far chains agree; a matplotlib figure."""
         import matplotlib.pyplot as plt
 
         panels = [score for score in SCORES if score in self.table]
@@ -104,9 +104,10 @@ class TopicNumbers:
             error = self.table.get(f"{column}_error")
             axis.errorbar(self.table.index, self.table[column], error, color="#3b6ea5", marker="o", capsize=3)
             axis.axvline(self.best, color="#b3402e", linewidth=0.8)
+            axis.set_xticks(self.table.index)
             axis.set_xlabel(str(self.table.index.name))
             axis.set_title(column + (", which decides" if column == self.by else ""), fontsize=9)
-        figure.suptitle(self.why, fontsize=9)
+        figure.suptitle(self.why, fontsize=9, wrap=True)
         return figure
 
     def __repr__(self) -> str:

@@ -106,5 +106,5 @@ def _together(parts: list[Prediction], order: np.ndarray) -> Prediction:
     return replace(
         parts[0], names=join("names"), mean=join("mean"), draws=join("draws", 1), expected=join("expected", 2),
         probabilities=join("probabilities"), losses=join("losses"),
-        evidence=join("evidence"),
+        evidence=join("evidence"), weights=None,
     )  # fmt: skip
