@@ -4,7 +4,7 @@ With more topics than documents tell apart, topics are split in two or stand emp
 where it is or falls a little; with fewer, two topics share one and it falls by much. So the number chosen is the smallest
 whose score is not told from the best: which it lies behind by no more than two standard errors of their difference, taken
 document by document. (The rule of one standard error, Breiman et al. 1984, with paired differences. On simulated corpora one
-topic too few lies six to eleven of these errors behind, while one too many, or a chain that is caught in a lesser mode, lies
+topic too few lies four to thirteen of these errors behind, while one too many, or a chain caught in a lesser mode, lies
 one or two from the best on either side; benchmarks/true_topics.py.)
 """
 
