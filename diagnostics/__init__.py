@@ -6,6 +6,7 @@ if not __name__.startswith("topiczoo."):
 from .checks.calibration import Calibration, calibrate, geweke
 from .checks.invariants import invariants
 from .checks.response_checks import check_response
+from .checks.topic_numbers import TopicNumbers, compare_topics
 from .checks.word_checks import WordCheck, check_words
 from .convergence.alignment import Alignment, align
 from .convergence.diagnosis import Diagnosis, diagnose
@@ -17,7 +18,7 @@ from .scoring.predictive_scores import scores
 from .scoring.topic_quality import coherence, diversity, entropy
 
 __all__ = [
-    "Alignment", "Calibration", "ClassTopics", "Diagnosis", "HeldOut", "WordCheck", "align", "calibrate", "check_response",
-    "check_words", "class_topics", "coherence", "diagnose", "diversity", "entropy", "geweke", "invariants", "perplexity",
-    "report", "scores", "with_log_likelihood",
+    "Alignment", "Calibration", "ClassTopics", "Diagnosis", "HeldOut", "TopicNumbers", "WordCheck", "align", "calibrate",
+    "check_response", "check_words", "class_topics", "coherence", "compare_topics", "diagnose", "diversity", "entropy",
+    "geweke", "invariants", "perplexity", "report", "scores", "with_log_likelihood",
 ]  # fmt: skip

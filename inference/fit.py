@@ -17,6 +17,7 @@ from .posterior.store import save, to_datatree
 from .predictive.predicting import predict, transform
 from .predictive.prediction import Prediction
 from .predictive.selection import Selection, select
+from .stacking import chain_weights
 
 if TYPE_CHECKING:
     import xarray
@@ -51,9 +52,14 @@ class Fit(Posterior):
         """
         return tables.deviations(self, site, n, chain=chain)
 
-    def predict(self, corpus: Corpus, **options: Any) -> Prediction:
-        """The posterior predictive distribution of the response of new documents. See :func:`prediction.predict`."""
-        return predict(self, corpus, **options)
+    def predict(self, corpus: Corpus, *, chains: Any = "equal", **options: Any) -> Prediction:
+        """The posterior predictive distribution of the response of new documents. See :func:`prediction.predict`.
+
+        ``chains``: "equal", all count alike. "stacked": they are weighted so that together they predict best the fitted
+        documents, each as if its response had been left out; with ``(corpus, y)`` documents that the fit has not seen
+        (:mod:`.stacking`); or one weight a chain. ``prediction.weights`` holds them.
+        """
+        return predict(self, corpus, weights=chain_weights(self, chains), **options)
 
     def transform(self, corpus: Corpus, **options: Any) -> np.ndarray:
         """Expected topic proportions of new documents, [documents, topics]. See :func:`prediction.transform`."""

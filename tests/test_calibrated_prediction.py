@@ -205,7 +205,7 @@ def test_fitted_documents_give_a_temperature_that_is_raised(monkeypatch, losses,
     fit = SimpleNamespace(response=Response({"mood": codes}, several=True), corpus=corpus, temperatures={})
     asked = []
 
-    def answer(some, *, rule):
+    def answer(some, *, rule, weights):
         rows = some.names.astype(int)
         asked.append((rows, rule))
         right = np.eye(2)[codes[rows].astype(int)] * np.where(rows % 3 == 0, -3.0, 3.0)[:, None]

@@ -93,7 +93,7 @@ class Posterior:
         for name in ("draws", "statistics", "means", "snapshots"):
             setattr(self, name, {site: np.asarray(value) for site, value in getattr(self, name).items()})
         self.compiled: dict[Any, Any] = {}  # what prediction has compiled
-        self.temperatures: dict[tuple[str, str], float | None] = {}  # of classes, see predictive.probabilities
+        self.temperatures: dict[tuple, float | None] = {}  # of classes, see predictive.probabilities
         self.unsaid = [NARROW.format(self.engine)] if self.engine in ("vem", "svi") else []  # warnings, each said once
 
     @classmethod

@@ -43,7 +43,7 @@ def cross_predict(
     found = []
     for left_out in parts:
         kept = np.setdiff1d(np.arange(len(corpus)), left_out)
-        seen = {name: _rows(part, kept) for name, part in y.items()} if isinstance(y, dict) else _rows(y, kept)
+        seen = rows_of(y, kept)
         fit = engine(story, corpus[kept], seen, seed=seed, **settings)
         found.append(fit.predict(corpus[left_out], **{"seed": seed, **(predict or {})}))
     order = np.argsort(np.concatenate(parts))
@@ -89,8 +89,10 @@ def grid_search(
     return table
 
 
-def _rows(y: Any, kept: np.ndarray) -> Any:
+def rows_of(y: Any, kept: np.ndarray) -> Any:
     """Some documents' responses; categories keep their order, and those that none of these has."""
+    if y is None or isinstance(y, dict):
+        return y and {name: rows_of(part, kept) for name, part in y.items()}
     y = y.array if isinstance(y, pd.Series) else y
     return y[kept] if isinstance(y, pd.Categorical) else np.asarray(y)[kept]
 
@@ -104,5 +106,5 @@ def _together(parts: list[Prediction], order: np.ndarray) -> Prediction:
     return replace(
         parts[0], names=join("names"), mean=join("mean"), draws=join("draws", 1), expected=join("expected", 2),
         probabilities=join("probabilities"), losses=join("losses"),
-        evidence=join("evidence"),
+        evidence=join("evidence"), weights=None,
     )  # fmt: skip

@@ -27,7 +27,7 @@ from ..story.validation import check_draws, check_seed
 from .class_posterior import ClassPosterior, answers, label_above
 from .conformal import Calibration
 from .fold_in import FoldIn, responses
-from .prediction import Prediction
+from .prediction import Prediction, by_weight
 from .probabilities import (
     ABOVE_THE_WORDS,
     LEAST,
@@ -55,6 +55,7 @@ def predict(
     seed: int = 0,
     most_draws: int | None = None,
     num_burn: int = 1,
+    weights: np.ndarray | None = None,
     progress_bar: bool = False,
 ) -> Any:
     """The predictive distribution of the response of new documents.
@@ -82,6 +83,8 @@ def predict(
         a margin and for a class above the words, they are tempered by the fitted documents (500 at the most, once a fit).
         A fit with a weight of the response has held documents out, and is calibrated by them.
         False: the model's own numbers in any case. No decision on a class depends on it.
+    weights
+        How much each chain counts, [chains], by default alike; ``Fit.predict`` finds them by stacking.
 
     Returns a :class:`Prediction`, or a dict of them where the story has several responses.
     """
@@ -91,6 +94,7 @@ def predict(
         raise ValueError(f"rule is {rule!r}; choose from {', '.join(map(repr, RULES))}.")
     aside = None if calibrate is None or calibrate is False else _aside(calibrate)
     settings: dict[str, Any] = {"rule": rule, "seed": seed, "most_draws": most_draws, "num_burn": num_burn}
+    settings["weights"] = weights
     predictions = predicted(FoldIn(fit, corpus), **settings, progress_bar=progress_bar)
     if calibrate is None and (rows := fit.info.get("held_out")):
         aside = fit.corpus[rows], {name: np.asarray(fit.response.named(name), float)[rows] for name in predictions}
@@ -105,29 +109,30 @@ def by_fitted(fit: Posterior, prediction: Prediction, rule: str = "posterior", s
     """The prediction, tempered by the fitted documents where the model's own word on classes is no probability."""
     if prediction.evidence is None:
         return prediction
-    degrees = from_fitted(fit, prediction.site, rule)
+    degrees = from_fitted(fit, prediction.site, rule, prediction.weights)
     return prediction if degrees is None else tempered(prediction, degrees, seed)
 
 
-def from_fitted(fit: Posterior, site: str, rule: str) -> float | None:
+def from_fitted(fit: Posterior, site: str, rule: str, weights: np.ndarray | None = None) -> float | None:
     """The raised temperature of the fitted documents, found once for a rule of prediction; None where they are too few."""
-    if (site, rule) not in fit.temperatures:
+    asked = site, rule, None if weights is None else tuple(weights)
+    if asked not in fit.temperatures:
         codes = fit.response.named(site)
         codes = np.full(len(fit.corpus), np.nan) if codes is None else np.asarray(codes, float)
         rows = np.flatnonzero(~np.isnan(codes) & (fit.corpus.lengths > 0))
         found = None
         if len(rows) >= LEAST:
             rows = np.sort(np.random.default_rng(0).permutation(rows)[:MOST])
-            told = predicted(FoldIn(fit, fit.corpus[rows]), rule=rule)[site]
+            told = predicted(FoldIn(fit, fit.corpus[rows]), rule=rule, weights=weights)[site]
             raised = ABOVE_THE_WORDS if told.losses is None else UNDER_A_MARGIN
             found = raised * temperature(own_evidence(told), codes[rows].astype(int))
-        fit.temperatures[site, rule] = found
-    return fit.temperatures[site, rule]
+        fit.temperatures[asked] = found
+    return fit.temperatures[asked]
 
 
 def predicted(
     fold: FoldIn, *, rule: str = "posterior", seed: int = 0, most_draws: int | None = None, num_burn: int = 1,
-    progress_bar: bool = False,
+    weights: np.ndarray | None = None, progress_bar: bool = False,
 ) -> dict[str, Prediction]:  # fmt: skip
     """Each response of the documents, by the model's own numbers."""
     fit = fold.fit
@@ -135,6 +140,9 @@ def predicted(
     if most_draws is None:
         most_draws = _affordable(fold, num_burn) if above is None else FEW_DRAWS
     settings: dict[str, Any] = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn}
+    # chains that count for little leave fewer draws: more responses are drawn at each
+    shared = 1.0 if weights is None else len(weights) * float(np.sum(np.square(weights)))
+    settings["least"] = int(np.ceil(LEAST_RESPONSES * shared))
     if not (responses(fold.graph) if above is None else answers(fold, above)):
         raise ValueError(f"The story {fit.story.name!r} has no response; use transform for topic proportions.")
     if above is not None:
@@ -142,7 +150,7 @@ def predicted(
     else:
         parts = (_posterior_parts if rule == "posterior" else _plug_in_parts)(fold, settings, progress_bar)
     corpus = fold.graph.corpus
-    return {name: as_prediction(name, corpus, [part[name] for part in parts], fold) for name in parts[0]}
+    return {name: as_prediction(name, corpus, [part[name] for part in parts], fold, weights) for name in parts[0]}
 
 
 def _affordable(fold: FoldIn, num_burn: int) -> int:
@@ -158,7 +166,7 @@ def _parts_from_above(fold: FoldIn, site: str, rule: str, settings: dict, progre
         points = [fold.means(chain) for chain in fold.chains]
     else:
         points = list(fold.points(settings["most_draws"]))
-    repeats = -(-LEAST_RESPONSES // len(points))
+    repeats = -(-settings["least"] // len(points))
     shown = tqdm(points, disable=not progress_bar, desc="classes", unit="draw")
     return [classes.part(jax.random.fold_in(key, i), values, repeats) for i, values in enumerate(shown)]
 
@@ -166,7 +174,7 @@ def _parts_from_above(fold: FoldIn, site: str, rule: str, settings: dict, progre
 def _posterior_parts(fold: FoldIn, settings: dict, progress_bar: bool) -> list[dict]:
     """One part a posterior draw, chain after chain."""
     num_draws = len(fold.chains) * next(iter(fold.fit.global_draws(settings["most_draws"]).values())).shape[1]
-    repeats = -(-LEAST_RESPONSES // num_draws)
+    repeats = -(-settings.pop("least") // num_draws)
     return list(fold.run(_drawn, repeats, **settings, progress_bar=progress_bar))
 
 
@@ -185,7 +193,7 @@ def _drawn(
 
 def _plug_in_parts(fold: FoldIn, settings: dict, progress_bar: bool) -> list[dict]:
     """One part a chain: parameters at their means."""
-    repeats = -(-LEAST_RESPONSES // len(fold.chains))
+    repeats = -(-settings["least"] // len(fold.chains))
     respond = plug_in(fold, repeats)
     parts = []
     for chain in fold.chains:
@@ -236,10 +244,17 @@ def _plugged_in(
     return respond(fold.graph, names, repeats, key, corpus, zbar, given)
 
 
-def as_prediction(name: str, corpus: Corpus, parts: list[dict], fold: FoldIn) -> Prediction:
-    """The parts of one response, one a posterior draw or a chain, as a prediction."""
+def as_prediction(
+    name: str, corpus: Corpus, parts: list[dict], fold: FoldIn, weights: np.ndarray | None = None
+) -> Prediction:
+    """The parts of one response, one a posterior draw or a chain, as a prediction; ``weights`` of the chains."""
     draws = np.concatenate([part["draw"] for part in parts])
+    of_parts = None
+    if weights is not None:
+        of_parts = np.repeat(weights, len(parts) // len(weights)) * len(weights) / len(parts)
+        draws = by_weight(draws, np.repeat(of_parts, len(draws) // len(parts)))
     expected = np.stack([part["mean"] for part in parts])
+    mean = np.average(expected, axis=0, weights=of_parts)
     expected = expected.reshape(len(fold.chains), -1, *expected.shape[1:])
     support = fold.graph.latent[name].prior.support
     bound = getattr(support, "lower_bound", None)
@@ -251,14 +266,15 @@ def as_prediction(name: str, corpus: Corpus, parts: list[dict], fold: FoldIn) ->
     }
     if "probabilities" in parts[0]:
         of_classes = parts[0].keys() & {"probabilities", "losses"}
-        told |= {what: np.mean([part[what] for part in parts], axis=0) for what in of_classes}
+        told |= {what: np.average([part[what] for part in parts], axis=0, weights=of_parts) for what in of_classes}
         told["classes"] = fold.fit.classes
         if "losses" in told:
             told["evidence"] = -told["losses"].astype(float)
         elif "log_probabilities" in parts[0]:
-            told["evidence"] = logsumexp([part["log_probabilities"] for part in parts], axis=0) - np.log(len(parts))
-    told["unsaid"] = fold.fit.unsaid
-    return Prediction(np.asarray(corpus.names), expected.mean((0, 1)), draws, expected, **told)
+            shares = np.full(len(parts), 1 / len(parts)) if of_parts is None else of_parts
+            told["evidence"] = logsumexp([part["log_probabilities"] for part in parts], axis=0, b=shares[:, None, None])
+    told |= {"unsaid": fold.fit.unsaid, "weights": weights}
+    return Prediction(np.asarray(corpus.names), mean, draws, expected, **told)
 
 
 def _aside(calibrate: Any) -> tuple[Any, Any]:

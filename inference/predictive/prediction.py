@@ -13,6 +13,12 @@ from ..story.validation import check_share
 from .conformal import Calibration, bounds, calibrated
 
 
+def by_weight(draws: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """As many of the draws, each as often as its weight says: evenly spaced on the running sum, nothing left to chance."""
+    places = (np.arange(len(draws)) + 0.5) / len(draws)
+    return draws[np.minimum(np.searchsorted(np.cumsum(weights) / np.sum(weights), places), len(draws) - 1)]
+
+
 @dataclass(frozen=True)
 class Prediction:
     """The predictive distribution of a response for some documents."""
@@ -31,6 +37,7 @@ class Prediction:
     site: str = "y"  # of the response in the story
     evidence: np.ndarray | None = None  # the model's own word on each class in logarithms, where it is no probability
     temperature: float | None = None  # that made probabilities of the evidence, see :mod:`.probabilities`
+    weights: np.ndarray | None = None  # of the chains, where they do not count alike; they sum to 1
     unsaid: list[str] = field(default_factory=list)  # warnings of raw intervals, each said once
 
     @property
