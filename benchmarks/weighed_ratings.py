@@ -1,6 +1,6 @@
 """Ratings from text by many short chains whose response has a weight, over five folds.
 
-    python benchmarks/weighed_ratings.py --data FOLDER            # film reviews of Pang & Lee (2005), not part of the project
+    python benchmarks/weighed_ratings.py --data FOLDER      # film reviews of Pang & Lee (2005), not part of the project
     python benchmarks/weighed_ratings.py --data FOLDER --inner    # the settings compared on a split of each training part
 
 Folds are those of ratings.py. Weight and number of topics were chosen with --inner on the first fold's training part; the
