@@ -10,7 +10,8 @@ maximum is found by EM for the weights of a mixture, which never falls and has n
 document for each chain: chains that documents do not tell apart keep weights about alike.
 
 Of a fitted document p_dc is the density with its response left out: the harmonic mean of p(y_d | w_d, draw) over the draws
-of the chain, where the ratios 1 / p are cut at sqrt(draws) times their mean (Ionides 2008).
+of the chain, where the ratios 1 / p are cut at sqrt(draws) times their mean (Ionides 2008). A fit with a weight of the
+response has held documents out, which it has not seen: chains are weighed by these.
 """
 
 from __future__ import annotations
@@ -89,6 +90,9 @@ def _by_fitted(fit: Posterior, number: int) -> np.ndarray:
             f"chains is 'stacked', and the story {fit.story.name!r} was fitted without a response to weigh them by; give "
             "(corpus, y), or 'equal'."
         )
+    if held_out := fit.info.get("held_out"):  # documents whose responses the fit does not know
+        logs = _log_densities(fit, fit.corpus[held_out], fit.response.take(np.asarray(held_out)).y)
+        return stacked(logsumexp(logs, axis=1) - np.log(logs.shape[1]))
     seen = [~np.isnan(part.reshape(len(part), -1)).any(1) for part in fit.response.parts.values()]
     rows = np.flatnonzero(np.any(seen, axis=0) & (fit.corpus.lengths > 0))
     rows = np.sort(np.random.default_rng(0).permutation(rows)[:MOST])
