@@ -3,11 +3,11 @@
     .venv/bin/python benchmarks/held_out.py --write        # expects the corpus in ../shared/data/nips12
     .venv/bin/python benchmarks/held_out.py --data FOLDER --topics 10 20
 
-A fifth of the documents is held out. Each package fits the rest with its own default priors, topiczoo also with learned ones; its topics and alpha are then
-scored on the held-out documents by left-to-right particles and by Chib's method (topiczoo.diagnostics.evidence), with
-Monte Carlo errors from repeats. topiczoo's fit is scored twice: by its mean topics, one set of topics as the
-others have, and averaged over posterior draws, which is what diagnostics.perplexity reports. Every fit runs in a process
-of its own. With --write the table replaces this benchmark's section of benchmarks/results.md.
+A fifth of the documents is held out. Each package fits the rest with its own default priors, topiczoo with learned ones as
+well; its topics and alpha are then scored on the held-out documents by left-to-right particles and by Chib's method
+(topiczoo.diagnostics.evidence), with Monte Carlo errors from repeats. topiczoo's fit is scored twice: by its mean topics and
+mean alpha, one set as the others have, and averaged over posterior draws, which is what diagnostics.perplexity reports.
+Every fit runs in a process of its own. With --write the table replaces this benchmark's section of benchmarks/results.md.
 """
 
 from __future__ import annotations
@@ -149,8 +149,8 @@ def main():
             f"{circumstances(__file__, packages)}\n\n"
             f"{Path(options.data).name}: {len(train)} documents to fit, {len(test)} held out ({test.num_tokens} tokens, "
             f"{test.num_terms} terms). Perplexity a word, lower is better, ± Monte Carlo error. Default priors: "
-            "topiczoo alpha 0.1, gamma 0.01, or both learned; scikit-learn 1/K and 1/K, online, 10 passes; tomotopy alpha from 0.1 "
-            f"optimised, eta 0.01. Sweeps: topiczoo {options.sweeps} and {options.sweeps // 2} with every "
+            "topiczoo alpha 0.1, gamma 0.01, or both learned; scikit-learn 1/K and 1/K, online, 10 passes; tomotopy alpha "
+            f"from 0.1 optimised, eta 0.01. Sweeps: topiczoo {options.sweeps} and {options.sweeps // 2} with every "
             f"{options.sweeps // 20}th kept, tomotopy {options.sweeps + options.sweeps // 2}. Left-to-right: "
             f"{_shown(LEFT_TO_RIGHT)}; Chib: {_shown(CHIB)}; {REPEATS} repeats, or {DRAWS} posterior draws."
         )
