@@ -28,7 +28,7 @@ from ..story.bound import BoundGraph
 from ..story.response import Y
 from ..story.tracing import ZbarHandler, concentration, run
 from .components import Posterior, Settings, State, refuse
-from .sites import DirichletSite, Points, PointSites, log_prior
+from .sites import Points, PointSites, log_prior
 
 STEPS = 10  # of L-BFGS in an M-step
 
@@ -43,9 +43,9 @@ class LearnedPriors:
 
     def __init__(self, graph: BoundGraph, settings: Settings) -> None:
         self.graph, self.map = graph, settings.point == "map"
-        given = (graph.theta, graph.beta) if graph.has_words else ()
-        given = tuple(name for name in given if name and isinstance(graph.latent[name].prior, dist.Dirichlet))
-        self.of = {name: sorted(sites) for name in given if (sites := sites_above(graph, name))}
+        given = [name for name in (graph.theta, graph.beta) if graph.has_words and name]
+        given = [name for name in given if isinstance(graph.latent[name].prior, dist.Dirichlet)]
+        self.of = {name: sorted(found) for name in given if (found := sites_above(graph, name))}
         self.names = {site for sites in self.of.values() for site in sites}
         self.reads = frozenset({"point"} if self.names else ())
         for name, sites in self.of.items():
@@ -87,7 +87,7 @@ class LearnedPriors:
             return topics
         return replace(topics, prior=self.concentration(topics.name, points, topics.prior.shape))
 
-    def m_step(self, state: State, topics: DirichletSite) -> Points:
+    def m_step(self, state: State, topics: Any) -> Points:
         """Points at which the bound is not smaller."""
         points = dict(state.priors)
         for name in self.of:

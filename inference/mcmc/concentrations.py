@@ -11,7 +11,9 @@ beta in its own block, which comes later. One number after the other is drawn by
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -41,7 +43,7 @@ class ConcentrationBlock(Block):
         self.integrated_out, self.by_column = integrated_out, by_column
         self.to = biject_to(graph.latent[self.sites[0]].fn.support)
 
-    def log_ratio(self, new: jax.Array, old: jax.Array, values: Values, data: Data, column: object = None) -> jax.Array:
+    def log_ratio(self, new: jax.Array, old: jax.Array, values: Values, data: Data, column: Any = None) -> jax.Array:
         """log p(new | counts) - log p(old | counts) of the site's value; where they differ in one column, that one."""
         (site,), graph, z = self.sites, self.graph, values["z"]
         there, here = (
@@ -102,7 +104,7 @@ def concentration_blocks(
 
     def served(site: str) -> bool:
         latent = graph.latent[site]
-        return site in sites and latent.document_axis is None and np.prod(latent.shape, initial=1) <= MOST
+        return site in sites and latent.document_axis is None and math.prod(latent.shape) <= MOST
 
     out = [name for name in integrable if all(map(served, above(name)))]
     blocks = []
