@@ -6,8 +6,10 @@ Limits: one step of a block from 20,000 exact draws, Kolmogorov-Smirnov tests at
 
 from __future__ import annotations
 
+import re
 import warnings
 from functools import partial
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -355,6 +357,13 @@ def test_vem_refuses_by_name_what_it_cannot_estimate():
 
 
 # whole fits
+
+
+@pytest.mark.slow
+def test_the_page_on_learned_priors_runs():
+    page = (Path(__file__).parents[1] / "docs/priors.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    exec(compile(code, "priors.md", "exec"), {})
 
 
 def test_gibbs_draws_what_stands_above_a_concentration():
