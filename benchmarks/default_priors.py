@@ -3,7 +3,7 @@
     python benchmarks/default_priors.py --into FILE [--tasks words/bbc-news,slda/movie-reviews] [--seeds 0,1]
     python benchmarks/default_priors.py --from FILE --write
 
-A task is a story and a corpus of ../shared/data. A seed draws documents to fit (some 100,000 tokens, at most 800 documents)
+A task is a story and a corpus of ../shared/data. A seed draws documents to fit (some 250,000 tokens, at most 800 documents)
 and half as many held out. Short fits: one chain of 60 and 40 sweeps, 20 topics. Words: perplexity by Chib's method at the
 mean of topics and alpha. Numbers: predictive R^2. Classes: share of right predictions. Settings are alpha/gamma.
 """
@@ -21,7 +21,7 @@ from scipy import sparse
 HERE = Path(__file__).resolve().parent
 TITLE = "default priors"
 PACKAGES = ("topiczoo", "jax", "numpyro")
-TOPICS, TOKENS, DOCUMENTS = 20, 100_000, 800
+TOPICS, TOKENS, DOCUMENTS = 20, 250_000, 800
 SETTINGS = ("0.1/0.01", "0.1/0.05", "0.1/0.1", "0.1/learned", "learned/0.1", "learned/learned")
 RESPONSES = {  # column of documents.csv
     "movie-reviews": "rating", "bbc-news": "category", "political-blogs": "rating", "geotext": "latitude",
