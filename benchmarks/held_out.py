@@ -3,11 +3,11 @@
     .venv/bin/python benchmarks/held_out.py --write        # expects the corpus in ../shared/data/nips12
     .venv/bin/python benchmarks/held_out.py --data FOLDER --topics 10 20
 
-A fifth of the documents is held out. Each package fits the rest with its own default priors; its topics and alpha are then
-scored on the held-out documents by left-to-right particles and by Chib's method (topiczoo.diagnostics.evidence), with
-Monte Carlo errors from repeats. topiczoo's fit is scored twice: by its mean topics, one set of topics as the
-others have, and averaged over posterior draws, which is what diagnostics.perplexity reports. Every fit runs in a process
-of its own. With --write the table replaces this benchmark's section of benchmarks/results.md.
+A fifth of the documents is held out. Each package fits the rest with its own default priors, topiczoo with learned ones as
+well; its topics and alpha are then scored on the held-out documents by left-to-right particles and by Chib's method
+(topiczoo.diagnostics.evidence), with Monte Carlo errors from repeats. topiczoo's fit is scored twice: by its mean topics and
+mean alpha, one set as the others have, and averaged over posterior draws, which is what diagnostics.perplexity reports.
+Every fit runs in a process of its own. With --write the table replaces this benchmark's section of benchmarks/results.md.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ TITLE = "held-out perplexity"
 LEFT_TO_RIGHT = {"particles": 10, "resample_tokens": 5}
 CHIB = {"num_sweeps": 10, "num_burn": 15}
 REPEATS, DRAWS = 2, 4
+FITS = ("topiczoo", "learned", "alpha", "sklearn", "tomotopy")
 
 
 def load(folder):
@@ -55,14 +56,14 @@ def score(beta, alpha, test):
     return out
 
 
-def part_topiczoo(train, test, topics, sweeps):
+def part_topiczoo(train, test, topics, sweeps, label="topiczoo gibbs", **priors):
     from topiczoo import inference, models
     from topiczoo.diagnostics.scoring.held_out import perplexity
 
     began = time.perf_counter()
     fit = inference.gibbs(
         models.lda, train, num_topics=topics, num_warmup=sweeps, num_samples=sweeps // 2, thinning=sweeps // 20,
-        num_chains=1, seed=0, progress_bar=False,
+        num_chains=1, seed=0, progress_bar=False, **priors,
     )  # fmt: skip
     seconds = time.perf_counter() - began
     beta = fit.mean("beta")
@@ -70,11 +71,22 @@ def part_topiczoo(train, test, topics, sweeps):
     for method, settings in (("left_to_right", LEFT_TO_RIGHT), ("chib", CHIB)):
         found = perplexity(fit, test, method, most_draws=DRAWS, seed=1, **settings)
         averaged[method] = found.perplexity, found.perplexity_error
-    alpha = fit.story.defaults["alpha"]
+    alpha = fit.mean("alpha") if "alpha" in fit.sites else fit.story.defaults["alpha"]
+    means = {"alpha": float(np.mean(alpha)), "gamma": float(fit.mean("gamma"))} if "gamma" in fit.sites else {}
     return {
-        f"topiczoo gibbs, {DRAWS} draws": {"seconds": seconds, **averaged},
-        "topiczoo gibbs, mean topics": {"seconds": seconds, **score(beta / beta.sum(1, keepdims=True), alpha, test)},
+        f"{label}, {DRAWS} draws": {"seconds": seconds, **averaged},
+        f"{label}, mean topics": {"seconds": seconds, **score(beta / beta.sum(1, keepdims=True), alpha, test), **means},
     }
+
+
+def part_learned(train, test, topics, sweeps):
+    return part_topiczoo(train, test, topics, sweeps, "topiczoo gibbs, learned", alpha="learned", gamma="learned")
+
+
+def part_alpha(train, test, topics, sweeps):
+    """Topics smoother than the training part asks for: its gamma falls with K, and held-out documents have other terms."""
+    label = "topiczoo gibbs, learned alpha, gamma 0.1"
+    return part_topiczoo(train, test, topics, sweeps, label, alpha="learned", gamma=0.1)
 
 
 def part_sklearn(train, test, topics, sweeps):
@@ -117,6 +129,7 @@ def main():
     parser.add_argument("--data", default=str(HERE.parent.parent / "shared/data/nips12"))
     parser.add_argument("--topics", type=int, nargs="+", default=[10, 20, 50])
     parser.add_argument("--sweeps", type=int, default=200, help="warm-up sweeps; half as many follow")
+    parser.add_argument("--fits", nargs="+", default=list(FITS), choices=FITS, help="which fits to make")
     parser.add_argument("--part", help=argparse.SUPPRESS)
     parser.add_argument("--write", action="store_true", help="put the table into benchmarks/results.md")
     options = parser.parse_args()
@@ -129,7 +142,7 @@ def main():
     results = {}
     for topics in options.topics:
         results[topics] = {}
-        for name in ("topiczoo", "sklearn", "tomotopy"):
+        for name in options.fits:
             found = run_part(__file__, name, data=options.data, sweeps=options.sweeps, topics=topics)
             results[topics] |= found
             print(topics, found, flush=True)
@@ -142,8 +155,8 @@ def main():
             f"{circumstances(__file__, packages)}\n\n"
             f"{Path(options.data).name}: {len(train)} documents to fit, {len(test)} held out ({test.num_tokens} tokens, "
             f"{test.num_terms} terms). Perplexity a word, lower is better, ± Monte Carlo error. Default priors: "
-            "topiczoo alpha 0.1, gamma 0.01; scikit-learn 1/K and 1/K, online, 10 passes; tomotopy alpha from 0.1 "
-            f"optimised, eta 0.01. Sweeps: topiczoo {options.sweeps} and {options.sweeps // 2} with every "
+            "topiczoo alpha 0.1, gamma 0.01, or learned; scikit-learn 1/K and 1/K, online, 10 passes; tomotopy alpha "
+            f"from 0.1 optimised, eta 0.01. Sweeps: topiczoo {options.sweeps} and {options.sweeps // 2} with every "
             f"{options.sweeps // 20}th kept, tomotopy {options.sweeps + options.sweeps // 2}. Left-to-right: "
             f"{_shown(LEFT_TO_RIGHT)}; Chib: {_shown(CHIB)}; {REPEATS} repeats, or {DRAWS} posterior draws."
         )

@@ -11,6 +11,7 @@ from .generalised import slda_glm
 from .latent_dirichlet import lda
 from .margins import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgainstAll
 from .max_margin import medlda
+from .priors import concentration
 from .regions import find_regions
 from .responses import RESPONSES
 from .sparse import COEFFICIENTS, sstm
@@ -19,6 +20,7 @@ from .vocabulary import draw_bags, draw_words
 
 __all__ = [
     "COEFFICIENTS", "DEVIATIONS", "RESPONSES", "EpsilonInsensitive", "Hinge", "MultiClassHinge", "NormalJeffreys",
-    "OneAgainstAll", "background", "disclda", "draw_bags", "draw_words", "find_regions", "lda", "medlda", "mixture",
-    "sage_facets", "sage_geo", "sage_nb", "sage_topics", "share_of_zeros", "slda", "slda_glm", "sstm",
+    "OneAgainstAll", "background", "concentration", "disclda", "draw_bags", "draw_words", "find_regions", "lda",
+    "medlda", "mixture", "sage_facets", "sage_geo", "sage_nb", "sage_topics", "share_of_zeros", "slda", "slda_glm",
+    "sstm",
 ]  # fmt: skip

@@ -10,6 +10,7 @@ import numpyro.distributions as dist
 
 from .arguments import BadArgument, check_choice, check_positive
 from .distributions import NormalJeffreys
+from .priors import concentration
 from .vocabulary import draw_bags, draw_words
 
 __all__ = ["DEVIATIONS", "background", "sage_facets", "sage_geo", "sage_nb", "sage_topics", "share_of_zeros"]
@@ -45,11 +46,12 @@ def sage_topics(corpus, *, background, num_topics=20, alpha=0.1, prior="jeffreys
     ============  ===============  =========================================
     background    m                log frequencies of terms, ``models.background(corpus)``
     num_topics    K                number of topics
-    alpha         alpha            Dirichlet prior of a document's proportions; one number, or one a topic
+    alpha         alpha            Dirichlet prior of a document's proportions; one number, one a topic, or "learned"
     prior         p(eta)           of a term's deviation: "jeffreys", 1 / abs(eta), or "laplace"
     scale         1/sqrt(2 gamma)  of "laplace"
     ============  ===============  =========================================
     """
+    alpha = concentration("alpha", alpha, [num_topics])
     beta = _components("topics", num_topics, corpus, background, prior, scale)
     with numpyro.plate("documents", corpus.num_documents):
         theta = numpyro.sample("theta", dist.Dirichlet(jnp.full(num_topics, alpha)))
@@ -69,7 +71,7 @@ def sage_facets(
     background    m                log frequencies of terms, ``models.background(corpus)``
     outputs       A                number of labels
     num_topics    K                number of topics
-    alpha         alpha            Dirichlet prior of a document's proportions; one number, or one a topic
+    alpha         alpha            Dirichlet prior of a document's proportions; one number, one a topic, or "learned"
     prior         p(eta)           of a term's deviation: "jeffreys", 1 / abs(eta), or "laplace"
     scale         1/sqrt(2 gamma)  of "laplace"
     interactions  eta^(I)          whether there are joint_jk
@@ -77,6 +79,7 @@ def sage_facets(
 
     The sites topic_deviation, label_deviation and joint_deviation are eta^(T), eta^(A) and eta^(I).
     """
+    alpha = concentration("alpha", alpha, [num_topics])
     beta = _facets(outputs, num_topics, corpus, background, prior, scale, interactions)
     with numpyro.plate("documents", corpus.num_documents):
         y = numpyro.sample("y", dist.Categorical(jnp.full(outputs, 1 / outputs)), obs=y)
@@ -96,7 +99,7 @@ def sage_geo(corpus, y=None, *, background, centres, num_topics=5, alpha=0.1, pr
     background    m                log frequencies of terms, ``models.background(corpus)``
     centres       (none)           about where regions lie, [regions, 2], e.g. ``models.find_regions(y)``
     num_topics    K                number of topics
-    alpha         alpha            Dirichlet prior of a document's proportions; one number, or one a topic
+    alpha         alpha            Dirichlet prior of a document's proportions; one number, one a topic, or "learned"
     prior, scale  p(eta)           of a term's deviation, as in ``sage_facets``
     wide          (none)           how far, in the unit of y, documents lie from their region's centre, about
     ============  ===============  =========================================
@@ -106,6 +109,7 @@ def sage_geo(corpus, y=None, *, background, centres, num_topics=5, alpha=0.1, pr
     check_positive(wide=wide)
     centres = jnp.asarray(centres)
     num_regions = len(centres)
+    alpha = concentration("alpha", alpha, [num_topics])
     beta = _facets(num_regions, num_topics, corpus, background, prior, scale)
     share = numpyro.sample("share", dist.Dirichlet(jnp.ones(num_regions)))
     with numpyro.plate("regions", num_regions):

@@ -7,6 +7,7 @@ import numpyro
 import numpyro.distributions as dist
 
 from .arguments import BadArgument, check_positive
+from .priors import concentration
 from .vocabulary import draw_words
 
 
@@ -21,9 +22,9 @@ def disclda(corpus, y=None, *, outputs, shared=10, num_topics=40, alpha=0.1, lea
     outputs       C                number of classes
     shared        B_0              topics that all classes share; the others belong to the classes in turn
     num_topics    K                number of topics, shared ones and classes' own together
-    alpha         alpha            Dirichlet prior of a document's proportions, for topics that its class may take
+    alpha         alpha            Dirichlet prior of proportions, of topics that its class may take; or "learned"
     leak          (0)              what is left of alpha for topics of other classes
-    gamma         (none)           Dirichlet prior of a topic's terms
+    gamma         (none)           Dirichlet prior of a topic's terms; a number, or "learned"
     ============  ===============  =========================================
 
     NB: the transformations T are given, as in the paper's first experiments; there beta and then T are trained to
@@ -37,6 +38,7 @@ def disclda(corpus, y=None, *, outputs, shared=10, num_topics=40, alpha=0.1, lea
     places = jnp.arange(num_topics)
     own = (places - shared) % outputs == jnp.arange(outputs)[:, None]
     transform = jnp.where((places < shared) | own, 1.0, leak)
+    alpha, gamma = concentration("alpha", alpha, [num_topics]), concentration("gamma", gamma)
     with numpyro.plate("topics", num_topics):
         beta = numpyro.sample("beta", dist.Dirichlet(jnp.full(corpus.num_terms, gamma)))
     pi = numpyro.sample("pi", dist.Dirichlet(jnp.ones(outputs)))

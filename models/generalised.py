@@ -7,6 +7,7 @@ import numpyro
 import numpyro.distributions as dist
 
 from .arguments import check_arguments
+from .priors import concentration
 from .responses import RESPONSES
 from .vocabulary import draw_words
 
@@ -34,14 +35,15 @@ def slda_glm(
     outputs       (none)           columns of eta: classes of "softmax", or responses side by side of "normal"
     covariates    (none)           columns of ``corpus.covariates`` beside zbar
     num_topics    K                number of topics
-    alpha         alpha            Dirichlet prior of a document's proportions; one number, or one a topic
-    gamma         (none)           Dirichlet prior of a topic's terms
+    alpha         alpha            Dirichlet prior of a document's proportions; one number, one a topic, or "learned"
+    gamma         (none)           Dirichlet prior of a topic's terms; a number, or "learned"
     scale         (none)           prior deviation of coefficients; classes that words tell apart well want more, say 6
     ============  ===============  =========================================
 
     y of a class may be numbers from 0, strings, booleans or a pandas Categorical; ``fit.classes`` names them in order.
     """
     check_arguments(corpus, y, response, options, outputs, covariates)
+    alpha, gamma = concentration("alpha", alpha, [num_topics]), concentration("gamma", gamma)
     with numpyro.plate("topics", num_topics):
         beta = numpyro.sample("beta", dist.Dirichlet(jnp.full(corpus.num_terms, gamma)))
     shape = [num_topics] if outputs is None else [num_topics, outputs]

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 
+from .priors import concentration
 from .vocabulary import draw_words
 
 
@@ -16,10 +17,11 @@ def lda(corpus, *, num_topics=20, alpha=0.1, gamma=0.01):
     argument      symbol      in Rasmussen & Ghahramani's lecture
     ============  ==========  ==============================================
     num_topics    K           number of topics
-    alpha         alpha       Dirichlet prior of a document's proportions; one number, or one a topic
-    gamma         gamma       Dirichlet prior of a topic's terms
+    alpha         alpha       Dirichlet prior of a document's proportions; one number, one a topic, or "learned"
+    gamma         gamma       Dirichlet prior of a topic's terms; a number, or "learned"
     ============  ==========  ==============================================
     """
+    alpha, gamma = concentration("alpha", alpha, [num_topics]), concentration("gamma", gamma)
     with numpyro.plate("topics", num_topics):
         beta = numpyro.sample("beta", dist.Dirichlet(jnp.full(corpus.num_terms, gamma)))
     with numpyro.plate("documents", corpus.num_documents):

@@ -8,6 +8,7 @@ import numpyro.distributions as dist
 
 from .arguments import BadArgument, check_choice, check_positive
 from .margins import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgainstAll
+from .priors import concentration
 from .sparse import COEFFICIENTS
 from .vocabulary import draw_words
 
@@ -45,13 +46,14 @@ def medlda(
     epsilon       epsilon          how far from eta . zbar a number may lie without loss
     prior, nu     p_0(eta)         "dense": N(0, nu^2); or a name or function as in ``models.COEFFICIENTS``
     num_topics    K                number of topics
-    alpha         alpha            Dirichlet prior of a document's proportions; one number, or one a topic
-    gamma         (none)           Dirichlet prior of a topic's terms
+    alpha         alpha            Dirichlet prior of a document's proportions; one number, one a topic, or "learned"
+    gamma         (none)           Dirichlet prior of a topic's terms; a number, or "learned"
     ============  ===============  =========================================
 
     NB: the loss of a draw, as in Zhu et al. (2014); the paper's own algorithm takes the loss of an expectation.
     """
     _check(y, margin, outputs, prior, weight=weight, cost=cost, nu=nu)
+    alpha, gamma = concentration("alpha", alpha, [num_topics]), concentration("gamma", gamma)
     with numpyro.plate("topics", num_topics):
         beta = numpyro.sample("beta", dist.Dirichlet(jnp.full(corpus.num_terms, gamma)))
     shape = [num_topics] if outputs is None else [num_topics, outputs]

@@ -8,6 +8,7 @@ import numpyro.distributions as dist
 
 from .arguments import BadArgument, check_choice, check_positive
 from .distributions import BernoulliProbit
+from .priors import concentration
 from .vocabulary import draw_words
 
 __all__ = ["COEFFICIENTS", "sstm"]
@@ -66,8 +67,8 @@ def sstm(
     outputs       M                responses side by side that share topics, each with its own eta
     prior         p(eta)           "laplace"; or a name or function as in ``models.COEFFICIENTS``
     num_topics    K                number of topics
-    alpha         alpha            Dirichlet prior of a document's proportions; one number, or one a topic
-    gamma         beta             Dirichlet prior of a topic's terms
+    alpha         alpha            Dirichlet prior of a document's proportions; one number, one a topic, or "learned"
+    gamma         beta             Dirichlet prior of a topic's terms; a number, or "learned"
     nu            nu               scale of the coefficients; drawn unless given
     sigma         sigma            deviation of y around eta . zbar; unless given drawn (normal), or 1 (probit)
     ============  ===============  =========================================
@@ -75,6 +76,7 @@ def sstm(
     NB: a draw of eta is never exactly 0. ``fit.select`` says which topics count, by a rule you choose.
     """
     _check(y, response, outputs, prior, nu=nu, sigma=sigma)
+    alpha, gamma = concentration("alpha", alpha, [num_topics]), concentration("gamma", gamma)
     with numpyro.plate("topics", num_topics):
         beta = numpyro.sample("beta", dist.Dirichlet(jnp.full(corpus.num_terms, gamma)))
     shape = [num_topics] if outputs is None else [num_topics, outputs]

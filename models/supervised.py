@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 
+from .priors import concentration
 from .vocabulary import draw_words
 
 
@@ -16,13 +17,14 @@ def slda(corpus, y=None, *, num_topics=20, alpha=0.1, gamma=0.01):
     argument      symbol           in Blei & McAuliffe (2007), section 2
     ============  ===============  =========================================
     num_topics    K                number of topics
-    alpha         alpha            Dirichlet prior of a document's proportions; one number, or one a topic
-    gamma         (none)           Dirichlet prior of a topic's terms
+    alpha         alpha            Dirichlet prior of a document's proportions; one number, one a topic, or "learned"
+    gamma         (none)           Dirichlet prior of a topic's terms; a number, or "learned"
     ============  ===============  =========================================
 
     NB: the paper treats beta, eta and sigma as unknown constants; here they have priors. The priors of eta and sigma
     expect a response on a unit scale: standardise y.
     """
+    alpha, gamma = concentration("alpha", alpha, [num_topics]), concentration("gamma", gamma)
     with numpyro.plate("topics", num_topics):
         beta = numpyro.sample("beta", dist.Dirichlet(jnp.full(corpus.num_terms, gamma)))
     eta = numpyro.sample("eta", dist.Normal(0, 2).expand([num_topics]).to_event(1))

@@ -122,7 +122,7 @@ def logistic_normal(corpus, y=None, *, num_topics=2):
 
 
 def learned_alpha(corpus, y=None, *, num_topics=2):
-    """theta's own prior is unknown: theta must be drawn for alpha to see it."""
+    """theta's own prior is unknown."""
     beta, eta = topics(corpus, num_topics), coefficients(num_topics)
     alpha = numpyro.sample("alpha", dist.Gamma(2, 2))
     zbar = draw_words(corpus, proportions(corpus, num_topics, alpha), beta)

@@ -16,7 +16,7 @@ from numpyro.infer import NUTS
 
 from topiczoo import inference, models
 from topiczoo.inference.kernels import sweep
-from topiczoo.inference.mcmc import augmentation, ratio_tests
+from topiczoo.inference.mcmc import augmentation, concentrations, ratio_tests
 from topiczoo.inference.mcmc import engine as gibbs_engine
 from topiczoo.inference.mcmc import plan as plan_of_gibbs
 from topiczoo.inference.mcmc.augmented import AugmentedBlock
@@ -246,8 +246,9 @@ def test_theta_is_integrated_out_only_where_words_alone_read_it():
 
 
 @pytest.mark.parametrize("story", [models.lda, stories.learned_alpha], ids=lambda s: s.__name__)
-def test_theta_is_drawn_where_its_own_prior_is_unknown(story):
-    """Though nobody stores its draws."""
+def test_theta_is_drawn_where_its_own_prior_is_unknown(story, monkeypatch):
+    """Though nobody stores its draws; unless its prior is drawn given counts, as one of fewer numbers is."""
+    monkeypatch.setattr(concentrations, "MOST", 0)
     responses = (None,) if story is models.lda else stories.tiny()[1:]
     plan = choose_blocks(read(story, stories.tiny()[0], *responses, {"num_topics": 2}), draw_theta=False)
     assert plan.blocks[-1].draw_theta == (story is stories.learned_alpha)

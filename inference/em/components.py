@@ -13,7 +13,8 @@ A model (:class:`.model.EMModel`) has one component of each kind:
 * topics: :class:`.sites.DirichletSite` or :class:`.additive.AdditiveSite`;
 * a response: :class:`NoResponse`, :class:`.responses.SmoothResponse`, :class:`.margins.Margin`, or
   :class:`.margin_beside.MarginBeside`, a margin with a normal response beside it;
-* a class of documents: :class:`.classes.ObservedClass` (or none), or :class:`.classes.LatentClass`.
+* a class of documents: :class:`.classes.ObservedClass` (or none), or :class:`.classes.LatentClass`;
+* what stands above the priors of theta and beta, if anything does: :class:`.priors.LearnedPriors`.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ class State(NamedTuple):
     local: Any = None  # q of the documents, with ``bound`` [D], once there was an E-step
     counts: Any = None  # [K, V] expected, where topics are a label's [labels, K, V]
     statistics: Any = None  # what else of the E-step the response's M-step reads
+    priors: Any = None  # values by site of what stands above the priors of theta and beta
 
 
 class Component(Protocol):

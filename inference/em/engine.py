@@ -80,6 +80,7 @@ def vem(
         "map": coefficients and noise are estimated under the story's priors. "mle": without them, as in the paper.
     estimate_alpha
         Fit theta's prior by Newton's method, one alpha a topic, once the topics have settled under the story's.
+        A story may draw its alpha and gamma instead: they are then estimated under the story's priors of them.
     start
         Where topics start, for stories with a response. "response": at the words of documents ordered by their response.
         "uniform": all alike but for noise, as in the paper; what topics become is then left to the words.

@@ -13,8 +13,9 @@ from .classes import LatentClass, ObservedClass, latent_class
 from .components import NoResponse, Posterior, Response, Settings, State, refuse
 from .margin_beside import MarginBeside
 from .margins import Margin, margins_of
+from .priors import LearnedPriors
 from .responses import SmoothResponse
-from .sites import DirichletSite, concentrations
+from .sites import DirichletSite, Points, concentrations
 from .starts import dealt_counts
 from .words import BagWords, TokenWords, require_given
 
@@ -28,6 +29,7 @@ class EMModel:
         self.response: Response = _response(graph, settings, latent)
         self.words: BagWords | TokenWords | None = None
         self.topics: DirichletSite | AdditiveSite | None = None
+        self.priors = LearnedPriors(graph, settings)
         if graph.has_words:
             self.topics = _topics(graph, settings)
             kind = TokenWords if settings.order == "sequential" and graph.response_sites else BagWords
@@ -39,7 +41,7 @@ class EMModel:
             self.classes = LatentClass(graph, settings, getattr(self.response, "names", set()))
         else:
             own = {self.words.theta, *self.topics.names} if self.words and self.topics else set()
-            own |= getattr(self.response, "names", set())
+            own |= getattr(self.response, "names", set()) | self.priors.names
             extra = sorted(set(graph.latent) - own)
             # what is observed and read by the words as their label may have a density that depends on nothing
             seen = [name for name in graph.observed if name not in own]
@@ -47,7 +49,7 @@ class EMModel:
             if not graph.has_words and not extra:
                 refuse(graph, graph.observed[0], "the story has no site to estimate")
             self.classes = ObservedClass(graph, settings, extra, seen)
-        parts = (self.words, self.topics, self.response, self.classes)
+        parts = (self.words, self.topics, self.response, self.classes, self.priors)
         self.reads = frozenset().union(*(part.reads for part in parts if part is not None))
         self.monotone = self.response.monotone
         self.afresh = latent or graph.has_words  # whether an E-step has anything to start afresh
@@ -67,7 +69,16 @@ class EMModel:
         if shares is not None:
             counts = dealt_counts(rng, self.graph.corpus, self.topics.prior.shape[-2], shares)
         state = State(self.topics.start(rng, counts), self.words.alpha, response, classes)
-        return self.warmed_up(state)
+        return self.warmed_up(self._under(state, self.priors.start()))
+
+    def _under(self, state: State, priors: Points) -> State:
+        """The state with other values above the prior of theta; words keep their topics, and q(theta) follows."""
+        if self.words is None or self.words.theta not in self.priors.of:
+            return state._replace(priors=priors)
+        alpha = self.priors.concentration(self.words.theta, priors, self.words.alpha.shape)
+        if state.local is not None:
+            state = state._replace(local=state.local._replace(gamma=state.local.gamma + (alpha - state.alpha)))
+        return state._replace(priors=priors, alpha=alpha)
 
     def warmed_up(self, state: State) -> State:
         """After some turns of EM under the normal prior where topics are additive and nothing else says how they start."""
@@ -88,25 +99,29 @@ class EMModel:
         return self.response.e_step(self.words, log_mean, state, fresh)
 
     def m_step(self, state: State, fresh: bool) -> State:
-        """All parameters given the documents' q; alpha only once topics have settled."""
+        """All parameters given the documents' q; what is above theta and beta only once topics have settled."""
         classes = self.classes.m_step(state)
         if self.words is None or self.topics is None:
             return state._replace(classes=classes)
         response = self.response.m_step(self.words, self.topics.log_mean(state.topics), state)
-        alpha, topics = self.words.next_alpha(state, fresh), self.topics.m_step(state.counts, state.topics)
+        alpha = self.words.next_alpha(state, fresh)
+        if self.priors.names and not fresh:
+            state = self._under(state, self.priors.m_step(state, self.topics))
+            alpha = state.alpha
+        topics = self.priors.topics(self.topics, state.priors).m_step(state.counts, state.topics)
         return state._replace(topics=topics, alpha=alpha, response=response, classes=classes)
 
     def bound(self, state: State) -> float:
         total = float(np.asarray(state.local.bound, np.float64).sum())
         if self.topics is not None:
-            total += self.topics.bound(state.topics)
-        return total + self.response.bound(state) + self.classes.bound(state)
+            total += self.priors.topics(self.topics, state.priors).bound(state.topics)
+        return total + self.response.bound(state) + self.classes.bound(state) + self.priors.bound(state)
 
     def q(self, state: State) -> Posterior:
         """The approximate posterior of every latent site."""
         words = self.words.q(state) if self.words else {}
         topics = self.topics.q(state.topics) if self.topics else {}
-        return words | topics | self.classes.q(state) | self.response.q(state)
+        return words | topics | self.classes.q(state) | self.response.q(state) | self.priors.q(state)
 
     def report(self, state: State) -> Mapping[str, float]:
         return self.response.report(state)

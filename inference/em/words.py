@@ -25,6 +25,7 @@ from ..story.graph import LABEL
 from ..story.response import Y
 from ..story.tracing import Values, ZbarHandler, run
 from .components import Posterior, Settings, State, refuse
+from .priors import sites_above
 from .sites import concentrations, require_dirichlet
 
 
@@ -227,7 +228,7 @@ def require_given(
     if not name:
         others = sorted(graph.parents["~" + what] - {"~" + what}) or ["draw_words"]
         refuse(graph, others[0], f"the {what} given to draw_words is computed, not a Dirichlet site itself")
-    require_dirichlet(graph, name, above)
+    require_dirichlet(graph, name, above | sites_above(graph, name))
     if others := sorted(graph.children([name]) - {name}):
         refuse(graph, others[0], f"it reads {name!r}, which vem wants read by the words alone")
     return name

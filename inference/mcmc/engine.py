@@ -69,7 +69,8 @@ def gibbs(
     Notes
     -----
     A site is drawn from its exact conditional where the story's density allows one (``fit.info["blocks"]`` says what
-    served which site). Other continuous sites that every document has for itself are drawn for all documents at once, by
+    served which site). Numbers above the Dirichlet priors of theta and beta are drawn by slice sampling with these
+    integrated out. Other continuous sites that every document has for itself are drawn for all documents at once, by
     short Hamiltonian trajectories (:mod:`.local`), and what is left by NUTS given the rest. Topics above a response are
     proposed by the words' part of their conditional and accepted by the response's.
     """

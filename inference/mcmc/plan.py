@@ -21,6 +21,7 @@ from ..story.tracing import base_distribution
 from ..story.unserved import Unserved
 from .augmented import AugmentedBlock
 from .block import Block, Few, few, registered_blocks
+from .concentrations import concentration_blocks
 from .conjugate import DirichletBlock, GaussianBlock, LabelBlock, ScaleBlock
 from .labels import ClassBlock
 from .local import LocalBlock
@@ -138,10 +139,11 @@ def choose_blocks(graph: BoundGraph, *, draw_theta: bool = True, collapse: str =
     if discrete:
         refuse_linked_classes(graph, discrete)
     last: list[Block] = []
+    above = concentration_blocks(graph, [name for name in sites if name not in taken], small, taken)
     if graph.has_words:
         graph.refuse_linked_documents()
         collapsed = graph.theta_is_integrable()
-        if collapsed:
+        if collapsed and not any(graph.theta in block.integrated_out for block in above):
             # a hyperparameter's conditional reads theta: then it must be a draw, stored or not
             draw_theta = draw_theta or graph.parents[graph.theta] != {graph.theta}
         last += [ClassBlock(graph, [name], collapsed) for name in discrete]
@@ -149,10 +151,11 @@ def choose_blocks(graph: BoundGraph, *, draw_theta: bool = True, collapse: str =
         taken |= set(last[-1].sites)
     else:
         last += [LabelBlock(graph, [name]) for name in discrete]
+    taken |= {site for block in above for site in block.sites}
     continuous = [name for name in sites if not graph.latent[name].discrete and name not in taken]
     built_in = _served(graph, BUILT_IN, continuous, small)
     served = {site for block in built_in for site in block.sites}
-    return Plan(graph, [*own, *built_in, *last], [name for name in continuous if name not in served])
+    return Plan(graph, [*own, *above, *built_in, *last], [name for name in continuous if name not in served])
 
 
 def _served(graph: BoundGraph, kinds: Sequence[type[Block]], sites: Sequence[str], few: Few) -> list[Block]:
