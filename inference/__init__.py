@@ -10,8 +10,8 @@ if getattr(jax.config, "jax_default_matmul_precision", None) is None:
     jax.config.update("jax_default_matmul_precision", "float32")
 
 from .api import check, gibbs, load, nuts, svi, vem
+from .blocks.block import Block, log_density_of, register_block, registered_blocks, unregister_block
 from .fit import Fit
-from .mcmc.block import Block, log_density_of, register_block, registered_blocks, unregister_block
 from .predictive.cross_validation import cross_predict, grid_search
 from .predictive.evidence import label_evidence, token_topics, word_weights
 from .predictive.pointwise import log_likelihood

@@ -22,7 +22,7 @@ def slda_glm(
     covariates=(),
     num_topics=20,
     alpha=0.1,
-    gamma=0.01,
+    gamma=0.1,
     scale=2.0,
 ):
     """theta_d ~ Dir(alpha);  z_dn ~ Cat(theta_d);  w_dn ~ Cat(beta_{z_dn});  y_d ~ response(eta . zbar_d + slopes . x_d)

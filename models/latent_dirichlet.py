@@ -10,7 +10,7 @@ from .priors import concentration
 from .vocabulary import draw_words
 
 
-def lda(corpus, *, num_topics=20, alpha=0.1, gamma=0.01):
+def lda(corpus, *, num_topics=20, alpha=0.1, gamma=0.1):
     """beta_k ~ Dir(gamma);  theta_d ~ Dir(alpha);  z_dn ~ Cat(theta_d);  w_dn ~ Cat(beta_{z_dn})
 
     ============  ==========  ==============================================

@@ -10,7 +10,7 @@ from .priors import concentration
 from .vocabulary import draw_words
 
 
-def slda(corpus, y=None, *, num_topics=20, alpha=0.1, gamma=0.01):
+def slda(corpus, y=None, *, num_topics=20, alpha=0.1, gamma=0.1):
     """theta_d ~ Dir(alpha);  z_dn ~ Cat(theta_d);  w_dn ~ Cat(beta_{z_dn});  y_d ~ N(eta . zbar_d, sigma^2)
 
     ============  ===============  =========================================

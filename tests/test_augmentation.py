@@ -26,10 +26,10 @@ from test_augmented_draws import (
 
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
+from topiczoo.inference.blocks.augmentation import AUGMENTED, DoubleExponential, Logistic, Quadratic
+from topiczoo.inference.blocks.augmented import AugmentedBlock
+from topiczoo.inference.blocks.block import few
 from topiczoo.inference.kernels.assignments import count
-from topiczoo.inference.mcmc.augmentation import AUGMENTED, DoubleExponential, Logistic, Quadratic
-from topiczoo.inference.mcmc.augmented import AugmentedBlock
-from topiczoo.inference.mcmc.block import few
 from topiczoo.inference.story.reading import read
 from topiczoo.models import Hinge, slda_glm, sstm
 

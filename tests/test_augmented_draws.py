@@ -22,8 +22,8 @@ from scipy.special import log_expit, log_softmax
 
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
-from topiczoo.inference.mcmc.augmentation import AUGMENTED
-from topiczoo.inference.mcmc.augmented import AugmentedBlock
+from topiczoo.inference.blocks.augmentation import AUGMENTED
+from topiczoo.inference.blocks.augmented import AugmentedBlock
 from topiczoo.inference.story.reading import read
 from topiczoo.inference.story.tracing import Data
 from topiczoo.models import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgainstAll

@@ -18,9 +18,9 @@ from topiczoo.diagnostics import Calibration, calibrate, geweke
 from topiczoo.diagnostics.checks import calibration
 from topiczoo.inference import Trials
 from topiczoo.inference import simulation as trials
+from topiczoo.inference.blocks.augmented import AugmentedBlock
+from topiczoo.inference.blocks.block import Block
 from topiczoo.inference.kernels import sweep
-from topiczoo.inference.mcmc.augmented import AugmentedBlock
-from topiczoo.inference.mcmc.block import Block
 from topiczoo.inference.story.graph import StoryGraph
 
 SHAPE = Corpus.from_counts(

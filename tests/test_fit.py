@@ -16,10 +16,10 @@ from fits import fit_of
 from scipy.special import softmax
 
 from topiczoo import corpora, diagnostics, inference, models
+from topiczoo.inference.blocks.conjugate import DirichletBlock
 from topiczoo.inference.mcmc import chains
 from topiczoo.inference.mcmc import engine as gibbs_engine
 from topiczoo.inference.mcmc.chains import _refuse_nan
-from topiczoo.inference.mcmc.conjugate import DirichletBlock
 from topiczoo.inference.predictive.pointwise import draw_index
 
 RNG = np.random.default_rng(0)

@@ -23,8 +23,8 @@ from user_stories import in_camps
 from topiczoo import inference
 from topiczoo.corpora import Corpus, layouts
 from topiczoo.inference import Fit
+from topiczoo.inference.blocks.labels import word_terms
 from topiczoo.inference.kernels.assignments import Labels, count
-from topiczoo.inference.mcmc.labels import word_terms
 from topiczoo.inference.mcmc.plan import choose_blocks
 from topiczoo.inference.predictive.class_posterior import ClassPosterior, label_above
 from topiczoo.inference.predictive.fold_in import FoldIn

@@ -21,10 +21,10 @@ from scipy.special import log_expit
 from topiczoo import inference
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
+from topiczoo.inference.blocks.block import few
+from topiczoo.inference.blocks.local import LocalBlock, above_theta
 from topiczoo.inference.kernels.assignments import count
 from topiczoo.inference.kernels.local_hmc import Metric, leapfrog, metric, position, trajectories
-from topiczoo.inference.mcmc.block import few
-from topiczoo.inference.mcmc.local import LocalBlock, above_theta
 from topiczoo.inference.mcmc.plan import choose_blocks
 from topiczoo.inference.story.reading import read
 from topiczoo.inference.story.tracing import Data

@@ -16,8 +16,8 @@ from numpyro import handlers
 from topiczoo import inference
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
-from topiczoo.inference.mcmc.block import few
-from topiczoo.inference.mcmc.conjugate import ScaleBlock
+from topiczoo.inference.blocks.block import few
+from topiczoo.inference.blocks.conjugate import ScaleBlock
 from topiczoo.inference.mcmc.plan import choose_blocks
 from topiczoo.inference.mcmc.weighing import hold_out, with_weight
 from topiczoo.inference.story.reading import read

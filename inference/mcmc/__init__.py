@@ -1,1 +1,1 @@
-"""Gibbs sampling: blocks that draw sites from their conditionals, the plan that chooses them, chains, ratio tests."""
+"""Gibbs sampling: the plan that chooses blocks, where chains start, how they run, ratio tests."""

@@ -11,6 +11,7 @@ import numpy as np
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 
+from ..blocks.topics import TopicBlock
 from ..posterior.posterior import Posterior
 from ..story.bound import BoundGraph
 from ..story.classes import check_labels
@@ -22,7 +23,6 @@ from .chains import Schedule, chunk_size, run_chains
 from .plan import choose_blocks, reset_totals, totals
 from .split import SplitGibbs
 from .starts import start_topics
-from .topics import TopicBlock
 from .weighing import hold_out, with_weight
 
 BUDGET = 128 * 2**20  # bytes: a site whose draws would take more is kept as running means and fewer draws
@@ -71,8 +71,8 @@ def gibbs(
     A site is drawn from its exact conditional where the story's density allows one (``fit.info["blocks"]`` says what
     served which site). Numbers above the Dirichlet priors of theta and beta are drawn by slice sampling with these
     integrated out. Other continuous sites that every document has for itself are drawn for all documents at once, by
-    short Hamiltonian trajectories (:mod:`.local`), and what is left by NUTS given the rest. Topics above a response are
-    proposed by the words' part of their conditional and accepted by the response's.
+    short Hamiltonian trajectories (:mod:`..blocks.local`), and what is left by NUTS given the rest. Topics above a response
+    are proposed by the words' part of their conditional and accepted by the response's.
     """
     check_seed(seed)
     check_counts(num_warmup=num_warmup, num_samples=num_samples, num_chains=num_chains, thinning=thinning)

@@ -13,20 +13,20 @@ from numpyro.primitives import Messenger
 
 from topiczoo.corpora.layouts import Documents
 
+from ..blocks.augmented import AugmentedBlock
+from ..blocks.block import Block, Few, few, registered_blocks
+from ..blocks.concentrations import concentration_blocks
+from ..blocks.conjugate import DirichletBlock, GaussianBlock, LabelBlock, ScaleBlock
+from ..blocks.labels import ClassBlock
+from ..blocks.local import LocalBlock
+from ..blocks.topics import CollapsedBlock, TopicBlock
+from ..blocks.whitened import whitened
 from ..story.assignments import AssignmentHandler
 from ..story.bound import BoundGraph
 from ..story.classes import is_class, refuse_linked_classes
 from ..story.response import Y
 from ..story.tracing import base_distribution
 from ..story.unserved import Unserved
-from .augmented import AugmentedBlock
-from .block import Block, Few, few, registered_blocks
-from .concentrations import concentration_blocks
-from .conjugate import DirichletBlock, GaussianBlock, LabelBlock, ScaleBlock
-from .labels import ClassBlock
-from .local import LocalBlock
-from .topics import CollapsedBlock, TopicBlock
-from .whitened import whitened
 
 # in the order in which they are asked
 BUILT_IN: tuple[type[Block], ...] = (DirichletBlock, GaussianBlock, AugmentedBlock, ScaleBlock, LocalBlock)

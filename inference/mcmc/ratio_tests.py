@@ -22,16 +22,16 @@ from scipy import sparse
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 
+from ..blocks.augmented import AugmentedBlock
+from ..blocks.block import Block
+from ..blocks.topics import CollapsedBlock, TopicBlock
 from ..kernels.assignments import count
 from ..story.bound import BoundGraph, bind
 from ..story.classes import labels_of
 from ..story.reading import read
 from ..story.tracing import Data, Values, concentration, log_prob, run, traced
 from ..story.validation import check_counts, check_seed
-from .augmented import AugmentedBlock
-from .block import Block
 from .plan import Plan, choose_blocks
-from .topics import CollapsedBlock, TopicBlock
 from .weighing import with_weight
 
 TOLERANCE = 2e-3  # of float32 sums of some hundred terms

@@ -17,12 +17,12 @@ import numpy as np
 from numpyro.infer import Gibbs
 from numpyro.infer.gibbs import GIBBS_SITES_KWARG
 
+from ..blocks.topics import TopicBlock
 from ..kernels import sharding
 from ..kernels.sharding import by_threads
 from ..kernels.sweep import Given, Swept, sweep_shards
 from ..story.sweeping import given
 from ..story.tracing import traced
-from .topics import TopicBlock
 
 
 class SplitGibbs:

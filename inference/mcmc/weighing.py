@@ -18,9 +18,9 @@ from dataclasses import replace
 import jax.numpy as jnp
 import numpy as np
 
+from ..blocks.conjugate import ScaleBlock
 from ..story.bound import BoundGraph
 from ..story.tracing import Data
-from .conjugate import ScaleBlock
 from .plan import Plan
 
 FEWEST, MOST = 20, 200  # documents held out, a tenth between; none where there are not twice as many as the fewest

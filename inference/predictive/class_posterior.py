@@ -18,8 +18,8 @@ from scipy.special import log_softmax, softmax
 
 from topiczoo.corpora.layouts import Documents, distinct_pairs
 
+from ..blocks.conjugate import LabelBlock
 from ..kernels.word_steps import e_step, first_gamma, pair_batches
-from ..mcmc.conjugate import LabelBlock
 from ..posterior.posterior import Posterior
 from ..story.bound import BoundGraph
 from ..story.classes import is_class, num_classes

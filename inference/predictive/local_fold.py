@@ -1,7 +1,7 @@
 """Folding in where theta is not integrated out: what drives a document's proportions is drawn together with its topics.
 
 Rounds alternate between new topics of all words given theta, which are independent of each other, and new values of the
-sites above theta given the counts of topics (:mod:`..mcmc.local`). A chain's rounds at its posterior means tell once where
+sites above theta given the counts of topics (:mod:`..blocks.local`). A chain's rounds at its posterior means tell once where
 each document lies; from there every posterior draw goes some rounds of its own. No response is seen.
 """
 
@@ -15,9 +15,9 @@ import jax.numpy as jnp
 
 from topiczoo.corpora.layouts import Documents, PaddedBatches
 
+from ..blocks.block import few
+from ..blocks.local import LocalBlock, LocalDensity, above_theta
 from ..kernels.assignments import Assignments
-from ..mcmc.block import few
-from ..mcmc.local import LocalBlock, LocalDensity, above_theta
 from ..story.bound import BoundGraph
 from ..story.graph import BETA, LABEL, THETA
 from ..story.sweeping import read_weights, sweep

@@ -16,9 +16,9 @@ from tqdm.auto import tqdm
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Documents, documents
 
+from ..blocks.conjugate import LabelBlock
 from ..kernels.assignments import Labels
 from ..kernels.word_steps import fold_in
-from ..mcmc.conjugate import LabelBlock
 from ..posterior.posterior import Posterior
 from ..story.classes import is_class
 from ..story.sweeping import read_weights
