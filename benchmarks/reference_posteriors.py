@@ -1,0 +1,208 @@
+"""Reference posteriors of posteriordb's six LDA posteriors, which are "multimodal" and have none.
+
+`three_docs1200` is summed exactly (exact_lda.py). The others are drawn by two methods that share no code: the package's
+gibbs, chains from topics by chance, and parallel tempering in NumPy (tempering.py), whose walkers cross modes. All are
+label-invariant quantities (label_invariants.py). A posterior is called a reference where both methods agree within four
+standard errors of their difference and posteriordb's criteria hold: 10,000 draws, R-hat below 1.01, lag-1 autocorrelation
+within 0.05. Where they do not, the file says so. Pride and Prejudice has no files: what was tried is in results.md.
+
+    python benchmarks/reference_posteriors.py --data FOLDER --into DRAWS          # make them, print how methods compare
+    python benchmarks/reference_posteriors.py --data FOLDER --into DRAWS --write  # and write them
+    python benchmarks/reference_posteriors.py --data FOLDER --engines gibbs nuts  # engines against what is written
+
+FOLDER holds posteriordb's NAME.json.zip; DRAWS keeps draws, so that what was run is not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.metadata
+import json
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from label_invariants import invariants, summary
+from reference_runs import POSTERIORS, Run, kept, load
+from tempering import Words
+
+FILES = Path(__file__).resolve().parent / "reference_posteriors"
+MOST_APART = 4.0  # standard errors of a difference
+PACKAGES = "topiczoo", "numpy", "scipy", "jax", "numpyro", "arviz-stats"
+TEMPERING = {"seed": 26, "temperatures": 40, "tuning": [200, 200, 200], "ladders": 3, "draws": 6_000, "thinning": 1}
+GIBBS = {"engine": "gibbs", "seed": 26, "chains": 10, "draws": 10_000, "thinning": 2, "num_warmup": 200}
+SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
+    "three_docs1200-ldaK2": {
+        "summation": {"seed": 26, "draws": 10_000},
+        "engine": GIBBS | {"thinning": 1, "num_warmup": 300, "starts": 6},
+    },
+    **{
+        f"three_men{number}-ldaK2": {
+            "engine": GIBBS | {"num_warmup": warmup, "thinning": thinning},
+            "tempering": TEMPERING,
+        }
+        for number, warmup, thinning in ((1, 1000, 2), (2, 1000, 3), (3, 200, 2))
+    },
+    **{  # a look only: no settings are known under which chains, or methods, agree on these two
+        f"prideprejudice_{part}-ldaK5": {
+            "engine": GIBBS | {"chains": 4, "draws": 400, "thinning": 1, "num_warmup": 100},
+            "tempering": TEMPERING | {"temperatures": 16, "tuning": [60], "ladders": 2, "draws": 100},
+        }
+        for part in ("chapter", "paragraph")
+    },
+}
+ENGINES: dict[str, dict[str, Any]] = {
+    "gibbs": GIBBS | {"seed": 1, "thinning": 1, "draws": 4_000},
+    "nuts": {"engine": "nuts", "seed": 26, "chains": 4, "draws": 2_000, "num_warmup": 500},
+    "vem": {"engine": "vem", "seed": 26, "chains": 1, "draws": 1_000},
+    "svi": {"engine": "svi", "seed": 26, "chains": 1, "draws": 1_000},
+}
+
+
+def rounded(values: list[float], digits: int = 7) -> list[float]:
+    return [float(f"{value:.{digits}g}") for value in values]
+
+
+def summarised(words: Words, run: Run) -> dict[str, list[float]]:
+    """The summary of a run; means that are known without error have none."""
+    names, found = invariants(words)[0], summary(run.draws)
+    for name, mean in run.told.get("exact_means", {}).items():
+        found["mean"][names.index(name)], found["mcse_mean"][names.index(name)] = mean, 0.0
+    return found
+
+
+def apart(first: dict[str, list[float]], second: dict[str, list[float]]) -> np.ndarray:
+    """Differences of means in their standard errors."""
+    errors = np.hypot(first["mcse_mean"], second["mcse_mean"])
+    return (np.array(second["mean"]) - first["mean"]) / errors
+
+
+def checks(run: Run, found: dict[str, list[float]], differences: np.ndarray) -> dict[str, bool]:
+    """posteriordb's criteria, and that the second method agrees."""
+    return {
+        "ndraws_is_gte_10k": bool(run.draws.shape[0] * run.draws.shape[1] >= 10_000),
+        "nchains_is_gte_4": bool(run.draws.shape[0] >= 4),
+        "r_hat_below_1_01": bool(max(found["r_hat"]) < 1.01),
+        "lag_1_autocorrelation_within_0_05": bool(np.abs(found["lag_1"]).max() < 0.05),
+        "methods_agree_within_4_mcse": bool(np.abs(differences).max() < MOST_APART),
+    }
+
+
+def told_of(run: Run) -> dict[str, Any]:
+    """What a method says of itself, in posteriordb's form."""
+    rest = {name: value for name, value in run.told.items() if name not in ("method", "settings", "exact_means")}
+    engine = run.told["settings"].get("engine")
+    method = f"topiczoo.inference.{engine}" if engine else f"benchmarks/{run.told['method']}"
+    return {"method": method, "method_arguments": run.told["settings"], "told": rest}
+
+
+def diagnostics_of(names: list[str], run: Run, found: dict[str, list[float]]) -> dict[str, Any]:
+    sizes = {name: rounded(found[name], 5) for name in found if name.startswith("effective")}
+    return {
+        "diagnostic_information": {"names": names}, "ndraws": int(np.prod(run.draws.shape[:2])),
+        "nchains": len(run.draws), **sizes, "r_hat": rounded(found["r_hat"], 6),
+        "lag_1_autocorrelation": rounded(found["lag_1"], 3),
+    }  # fmt: skip
+
+
+def files_of(posterior: str, words: Words, first: Run, second: Run) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A posterior's summary and its information, in posteriordb's form."""
+    names = invariants(words)[0]
+    one, other = summarised(words, first), summarised(words, second)
+    differences = apart(one, other)
+    made = checks(first, one, differences)
+    reference = all(made.values())
+    comment = "Means, errors and standard deviations of label-invariant quantities; documents and terms from 1. "
+    comment += (
+        "A reference." if reference else "NOT A REFERENCE: checks_made says what was missed. Do not test against it."
+    )
+    numbers = {name: rounded(one[name]) for name in ("mean", "mcse_mean", "sd", "mcse_sd")}
+    info = {
+        "name": posterior, "is_reference": reference, "inference": told_of(first),
+        "diagnostics": diagnostics_of(names, first, one), "checks_made": made,
+        "second_method": {
+            "inference": told_of(second), "diagnostics": diagnostics_of(names, second, other),
+            "mean": rounded(other["mean"]), "mcse_mean": rounded(other["mcse_mean"]),
+            "difference_in_mcse": rounded(differences.tolist(), 3),
+        },
+        "comments": comment, "added_by": "topiczoo", "added_date": str(datetime.date.today()),
+        "versions": {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in PACKAGES}},
+    }  # fmt: skip
+    return {"names": names, **numbers}, info
+
+
+def table(names: list[str], one: dict[str, list[float]], others: dict[str, dict[str, list[float]]], first: str) -> str:
+    """Quantities by method, with differences in standard errors."""
+    heads = [f"| {first}, MCSE | sd |", *(f" {name}, MCSE | apart |" for name in others)]
+    lines = ["| quantity " + "".join(heads), "|---|---|---|" + "---|---|" * len(others)]
+    far = {name: apart(one, other) for name, other in others.items()}
+    for i, name in enumerate(names):
+        cells = [f"{one['mean'][i]:.6g} ± {one['mcse_mean'][i]:.2g} | {one['sd'][i]:.3g}"]
+        cells += [f"{o['mean'][i]:.6g} ± {o['mcse_mean'][i]:.2g} | {far[m][i]:+.2f}" for m, o in others.items()]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def make(posterior: str, data: Path, into: Path | None, write: bool) -> None:
+    """Run both methods, print how they compare, and write the files."""
+    words = load(data, posterior)
+    first, second = (kept(into, posterior, method, words, s) for method, s in SETTINGS[posterior].items())
+    numbers, info = files_of(posterior, words, first, second)
+    one, other = (run.told["settings"].get("engine", run.told["method"]) for run in (first, second))
+    print(f"\n## {posterior}: {'a reference' if info['is_reference'] else 'NOT A REFERENCE'}\n")
+    print(table(numbers["names"], summarised(words, first), {other: summarised(words, second)}, one))
+    for part in (info["inference"], info["second_method"]["inference"]):
+        print(json.dumps(part))
+    print(json.dumps(info["checks_made"]), flush=True)
+    if write:
+        FILES.mkdir(exist_ok=True)
+        for end, content in (("json", numbers), ("info.json", info)):
+            (FILES / f"{posterior}.{end}").write_text(json.dumps(content) + "\n")
+
+
+def compare(posterior: str, data: Path, into: Path | None, engines: list[str]) -> None:
+    """Engines against a posterior's file: differences in standard errors and in posterior standard deviations."""
+    reference = json.loads((FILES / f"{posterior}.json").read_text())
+    info = json.loads((FILES / f"{posterior}.info.json").read_text())
+    words = load(data, posterior)
+    print(f"\n## engines against {posterior}" + ("" if info["is_reference"] else ", which is NOT A REFERENCE") + "\n")
+    for engine in engines:
+        run = kept(into and into / "engines", posterior, "engine", words, ENGINES[engine])
+        found = summary(run.draws)
+        several = len(run.draws) > 1
+        told = f"R-hat at most {max(found['r_hat']):.3f}" if several else "independent draws of an approximation"
+        far = apart(reference, found)
+        deviations = (np.array(found["mean"]) - reference["mean"]) / reference["sd"]
+        print(
+            f"{engine}: {told}; largest difference {np.abs(far).max():.2f} MCSE, "
+            f"{np.abs(deviations).max():.3f} posterior standard deviations. In MCSE:"
+        )
+        print(
+            ", ".join(f"{name} {value:+.2f}" for name, value in zip(reference["names"], far, strict=True)), flush=True
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="the folder of posteriordb's NAME.json.zip")
+    parser.add_argument("--posteriors", nargs="+", default=list(POSTERIORS), choices=list(POSTERIORS))
+    parser.add_argument("--into", type=Path, help="a folder for draws; what is there is not run again")
+    parser.add_argument("--write", action="store_true", help="write benchmarks/reference_posteriors/")
+    parser.add_argument("--engines", nargs="+", choices=list(ENGINES), help="run these against the files")
+    options = parser.parse_args()
+    for posterior in options.posteriors:
+        if not (options.data / f"{posterior.rsplit('-', 1)[0]}.json.zip").is_file():
+            sys.exit(
+                f"--data is {str(options.data)!r}, which holds no data of {posterior}; give the folder of posteriordb's."
+            )
+        if options.engines:
+            compare(posterior, options.data, options.into, options.engines)
+        else:
+            make(posterior, options.data, options.into, options.write)
+
+
+if __name__ == "__main__":
+    main()
