@@ -66,7 +66,7 @@ CASES = {
     ),
     "alpha as text": (
         models.lda, CORPUS, None, {**TWO, "alpha": "low"},
-        ValueError, "^alpha is 'low', and the story 'lda' does not run with it at line .*; give .* such as alpha=0.1",
+        ValueError, "^alpha is 'low'; give a positive number, an array of them, or 'learned'",
     ),
     "several responses": (models.slda, CORPUS, {"a": Y, "b": Y}, TWO, ValueError, "^y is a dict of 'a', 'b'.*give an array"),
     "NumPy on a tracer": (

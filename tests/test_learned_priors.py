@@ -30,12 +30,12 @@ from topiczoo.corpora.layouts import documents
 from topiczoo.diagnostics import calibrate, geweke
 from topiczoo.diagnostics.checks import calibration
 from topiczoo.diagnostics.scoring.held_out import perplexity
+from topiczoo.inference.blocks import concentrations
 from topiczoo.inference.blocks.block import few
 from topiczoo.inference.blocks.conjugate import DirichletBlock
 from topiczoo.inference.em import priors as em_priors
 from topiczoo.inference.kernels.assignments import count
 from topiczoo.inference.kernels.special import log_rising_ratio
-from topiczoo.inference.mcmc import concentrations
 from topiczoo.inference.mcmc.plan import choose_blocks
 from topiczoo.inference.samplers.slice import slice_draw
 from topiczoo.inference.story.reading import read

@@ -15,14 +15,15 @@ import stories
 from numpyro.infer import NUTS
 
 from topiczoo import inference, models
+from topiczoo.inference.blocks import augmentation, concentrations
 from topiczoo.inference.blocks.augmented import AugmentedBlock
 from topiczoo.inference.blocks.block import BlockState, few
 from topiczoo.inference.blocks.conjugate import DirichletBlock, GaussianBlock, LabelBlock, ScaleBlock
 from topiczoo.inference.blocks.topics import CollapsedBlock, TopicBlock
 from topiczoo.inference.kernels import sweep
-from topiczoo.inference.mcmc import augmentation, concentrations, ratio_tests
 from topiczoo.inference.mcmc import engine as gibbs_engine
 from topiczoo.inference.mcmc import plan as plan_of_gibbs
+from topiczoo.inference.mcmc import ratio_tests
 from topiczoo.inference.mcmc.plan import choose_blocks
 from topiczoo.inference.samplers.gig import GeneralizedInverseGaussian
 from topiczoo.inference.story.reading import read

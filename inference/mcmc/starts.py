@@ -172,7 +172,7 @@ def merged(
     for i in range(number):
         look(i)
     while alive.sum() > num_topics:
-        i, j = np.unravel_index(gain.argmax(), gain.shape)
+        i, j = map(int, np.unravel_index(gain.argmax(), gain.shape))
         of_terms[i] += of_terms[j]
         of_documents[i] += of_documents[j]
         becomes[becomes == j], alive[j] = i, False

@@ -32,13 +32,13 @@ def with_weight(graph: BoundGraph, weight: float) -> BoundGraph:
         raise ValueError(f"response_weight is {weight!r}; give a number above 0, 1 for the posterior.")
     if weight == 1:
         return graph
-    observed = [name for name in graph.response_sites if name not in graph.latent]
-    if not observed:
+    axes = {name: graph.density_axis[name] for name in graph.response_sites if name not in graph.latent}
+    of_documents = {name: axis for name, axis in axes.items() if axis is not None}
+    if not of_documents:
         raise ValueError(
             f"response_weight is {weight!r}, and the story {graph.story.name!r} has no response of topics; leave it out."
         )
-    axes = {name: graph.density_axis[name] for name in observed}
-    return replace(graph, story=replace(graph.story, weight=float(weight), weighed=axes))
+    return replace(graph, story=replace(graph.story, weight=float(weight), weighed=of_documents))
 
 
 def hold_out(plan: Plan, data: Data, weight: float) -> tuple[Data, np.ndarray]:

@@ -97,7 +97,8 @@ def predict(
     settings["weights"] = weights
     predictions = predicted(FoldIn(fit, corpus), **settings, progress_bar=progress_bar)
     if calibrate is None and (rows := fit.info.get("held_out")):
-        aside = fit.corpus[rows], {name: np.asarray(fit.response.named(name), float)[rows] for name in predictions}
+        codes = {name: np.asarray(fit.response.named(name), float) for name in predictions}
+        aside = fit.corpus[np.asarray(rows)], {name: of_all[np.asarray(rows)] for name, of_all in codes.items()}
     if aside is not None:
         predictions = _calibrated(fit, *aside, predictions, settings)
     elif calibrate is None:
