@@ -45,7 +45,7 @@ def _demo(out: str, seed: int) -> int:
     print("Fitting models.slda by inference.gibbs, four chains:")
     fit = inference.gibbs(
         models.slda, corpus[train], y[train], num_topics=10, alpha=0.1, gamma=0.05,
-        num_warmup=500, num_samples=3000, thinning=3, num_chains=4, seed=seed,
+        num_warmup=400, num_samples=2400, thinning=2, num_chains=4, seed=seed,
     )  # fmt: skip
     if fit.info["interrupted"]:
         raise KeyboardInterrupt  # half a demonstration shows nothing
