@@ -363,7 +363,11 @@ def test_vem_refuses_by_name_what_it_cannot_estimate():
 def test_the_page_on_learned_priors_runs():
     page = (Path(__file__).parents[1] / "docs/priors.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
-    exec(compile(code, "priors.md", "exec"), {})
+    found: dict = {}
+    exec(compile(code, "priors.md", "exec"), found)
+    fits = [value for value in found.values() if isinstance(value, inference.Fit)]
+    learned = [name for fit in fits for name in fit.draws if SLICE in fit.info["blocks"].get(name, "")]
+    assert fits and learned, "the page fits no story with a learned prior"
 
 
 def test_gibbs_draws_what_stands_above_a_concentration():

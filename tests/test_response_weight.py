@@ -21,8 +21,8 @@ from topiczoo.inference.blocks.conjugate import ScaleBlock
 from topiczoo.inference.mcmc.plan import choose_blocks
 from topiczoo.inference.mcmc.weighing import hold_out, with_weight
 from topiczoo.inference.story.reading import read
-from topiczoo.inference.story.tracing import Data
-from topiczoo.models import draw_words, lda, medlda, slda, slda_glm
+from topiczoo.inference.story.tracing import Data, ZbarHandler
+from topiczoo.models import draw_words, lda, medlda, slda, slda_glm, sstm
 
 CORPUS = Corpus.from_counts(np.random.default_rng(0).poisson(1.5, (60, 8)) + (np.arange(8) == 0))
 REAL = np.random.default_rng(1).normal(size=60)
@@ -68,6 +68,8 @@ def test_every_conditional_is_that_of_the_powered_story(story, y, arguments, blo
 def test_a_power_that_is_no_whole_number_asks_for_no_auxiliary_variables():
     graph = with_weight(read(slda_glm, CORPUS, BINARY, {"num_topics": 3, "response": "logit"}), 2.5)
     assert choose_blocks(graph).by_nuts == ["eta"]
+    sparse = with_weight(read(sstm, CORPUS, REAL, {"num_topics": 3}), 2.5)  # a Laplace prior, and a normal response
+    assert "eta" not in choose_blocks(sparse).by_nuts
 
 
 @pytest.mark.slow
@@ -166,8 +168,6 @@ def test_weights_of_documents_follow_the_axis_of_documents():
     y = np.random.default_rng(4).normal(size=(60, 4))
     plain = read(outputs, CORPUS, y, {})
     graph = with_weight(plain, 3.0)
-    from topiczoo.inference.story.tracing import ZbarHandler
-
     half = replace(graph.few_documents, counted=jnp.array([1.0, 0.0, 0.5]))
 
     def terms(graph, documents):

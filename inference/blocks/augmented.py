@@ -213,7 +213,8 @@ class AugmentedBlock(Block):
         priors = {name: graph.latent[name].prior if name in graph.latent else None for name in block.augmented}
         if not all(augmentation.serves(priors[name]) for name, augmentation in block.augmented.items()):
             return None
-        if graph.story.weight != int(graph.story.weight):
+        weighed = any(name in graph.story.weighed for name in block.augmented)
+        if weighed and graph.story.weight != int(graph.story.weight):
             return None  # a power that is no whole number of factors
         if block.classes and not all(site.shape[-1:] == (block.columns,) for site in latent):
             return None

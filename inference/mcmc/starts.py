@@ -53,7 +53,7 @@ def start_topics(start: str, graph: BoundGraph, data: Data) -> Callable | None:
 
 
 def _with_merged_topics(graph: BoundGraph, data: Data, keys: Sequence[jax.Array], states: list[Any]) -> list[Any]:
-    alpha, gamma = _priors(graph, data)
+    alpha, gamma = _priors(graph)
     batches, num_terms = data.documents.laid_out, data.documents.num_terms
     whole = partial(over_complete, batches=batches, num_terms=num_terms, alpha=alpha.mean(), gamma=gamma.mean())
     beside = WORKERS if len(batches.terms) == 1 else 1  # threads share out either chains or shards
@@ -75,8 +75,6 @@ def _with_merged_topics(graph: BoundGraph, data: Data, keys: Sequence[jax.Array]
 def _placed(state: Any, z: Assignments) -> Any:
     """A state of the composite kernel, whose last block owns the topics, with these topics."""
     *others, last = state.block_states
-    like = last.z["z"]
-    z = z._replace(proposed=like.proposed)
     return state._replace(z={**state.z, "z": z}, block_states=(*others, last._replace(z={**last.z, "z": z})))
 
 
@@ -88,7 +86,7 @@ def _recounted(graph: BoundGraph, new: jax.Array, z: Assignments, values: Values
     return count(new[z.topics], data.documents.laid_out, graph.num_topics, data.documents.num_terms, long, labels)
 
 
-def _priors(graph: BoundGraph, data: Data) -> tuple[np.ndarray, np.ndarray]:
+def _priors(graph: BoundGraph) -> tuple[np.ndarray, np.ndarray]:
     """alpha of each topic [K] and gamma [K, V] or [K, 1], where they are numbers that nothing is drawn for."""
     topics = graph.num_topics
     alpha, gamma = np.full(topics, USUAL_ALPHA), np.full((topics, 1), USUAL_GAMMA)
