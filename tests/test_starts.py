@@ -49,15 +49,16 @@ def test_the_two_topics_are_merged_that_cost_the_log_joint_least(seed):
     assert found == [best] and set(becomes) == set(range(6))
 
 
-def test_merging_goes_on_with_the_topics_that_were_merged():
-    """Two steps by hand: after each the best of all pairs of what is left."""
-    tables, groups = tables_of(5), [{k} for k in range(7)]
+@pytest.mark.parametrize("seed", range(5, 25))
+def test_merging_goes_on_with_the_topics_that_were_merged(seed):
+    """Three steps by hand: after each the best of all pairs of what is left."""
+    tables, groups = tables_of(seed), [{k} for k in range(7)]
     for _ in range(3):
         pairs = [(i, j) for i in range(len(groups)) for j in range(i + 1, len(groups))]
         i, j = max(pairs, key=lambda pair: log_joint(*joined(tables, *pair)))
         tables, groups[i] = joined(tables, i, j), groups[i] | groups[j]
         del groups[j]
-    becomes = merged(*tables_of(5), 4, ALPHA, GAMMA)
+    becomes = merged(*tables_of(seed), 4, ALPHA, GAMMA)
     assert sorted(map(sorted, groups)) == sorted(sorted(np.flatnonzero(becomes == k)) for k in range(4))
 
 
