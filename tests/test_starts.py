@@ -51,15 +51,15 @@ def test_the_two_topics_are_merged_that_cost_the_log_joint_least(seed):
 
 @pytest.mark.parametrize("seed", range(5, 25))
 def test_merging_goes_on_with_the_topics_that_were_merged(seed):
-    """Three steps by hand: after each the best of all pairs of what is left."""
-    tables, groups = tables_of(seed), [{k} for k in range(7)]
-    for _ in range(3):
+    """Six steps by hand: after each the best of all pairs of what is left."""
+    tables, groups = tables_of(seed, 12, 40, 15), [{k} for k in range(12)]
+    for _ in range(6):
         pairs = [(i, j) for i in range(len(groups)) for j in range(i + 1, len(groups))]
         i, j = max(pairs, key=lambda pair: log_joint(*joined(tables, *pair)))
         tables, groups[i] = joined(tables, i, j), groups[i] | groups[j]
         del groups[j]
-    becomes = merged(*tables_of(seed), 4, ALPHA, GAMMA)
-    assert sorted(map(sorted, groups)) == sorted(sorted(np.flatnonzero(becomes == k)) for k in range(4))
+    becomes = merged(*tables_of(seed, 12, 40, 15), 6, ALPHA, GAMMA)
+    assert sorted(map(sorted, groups)) == sorted(sorted(np.flatnonzero(becomes == k)) for k in range(6))
 
 
 def test_topics_split_in_two_are_put_together_again():
