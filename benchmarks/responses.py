@@ -214,7 +214,7 @@ def part_draws(folder):
     import jax
     import jax.numpy as jnp
 
-    from topiczoo.models.distributions import InverseGaussian
+    from topiczoo.models.vocabulary.distributions import InverseGaussian
 
     draw = jax.jit(lambda key: InverseGaussian(jnp.full(5_000_000, 2.0), 3.0).sample(key))
     draw(jax.random.key(0)).block_until_ready()

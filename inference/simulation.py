@@ -25,7 +25,7 @@ from scipy import sparse
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Documents, Pairs, documents
 from topiczoo.models.catalogue import as_story
-from topiczoo.models.vocabulary import BagOfWords
+from topiczoo.models.vocabulary.words import BagOfWords
 
 from .kernels.assignments import count
 from .marginal.guides import Guide

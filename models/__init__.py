@@ -6,17 +6,17 @@ if not __name__.startswith("topiczoo."):
 from .additive import DEVIATIONS, background, sage_facets, sage_geo, sage_nb, sage_topics, share_of_zeros
 from .categorical_mixture import mixture
 from .discriminative import disclda
-from .distributions import NormalJeffreys
 from .generalised import slda_glm
 from .latent_dirichlet import lda
-from .margins import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgainstAll
 from .max_margin import medlda
-from .priors import concentration
 from .regions import find_regions
-from .responses import RESPONSES
 from .sparse import COEFFICIENTS, sstm
 from .supervised import slda
-from .vocabulary import draw_bags, draw_words
+from .vocabulary.distributions import NormalJeffreys
+from .vocabulary.margins import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgainstAll
+from .vocabulary.priors import concentration
+from .vocabulary.responses import RESPONSES
+from .vocabulary.words import draw_bags, draw_words
 
 __all__ = [
     "COEFFICIENTS", "DEVIATIONS", "RESPONSES", "EpsilonInsensitive", "Hinge", "MultiClassHinge", "NormalJeffreys",

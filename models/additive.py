@@ -8,10 +8,10 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from .arguments import BadArgument, check_choice, check_positive
-from .distributions import NormalJeffreys
-from .priors import concentration
-from .vocabulary import draw_bags, draw_words
+from .vocabulary.arguments import BadArgument, check_choice, check_positive
+from .vocabulary.distributions import NormalJeffreys
+from .vocabulary.priors import concentration
+from .vocabulary.words import draw_bags, draw_words
 
 __all__ = ["DEVIATIONS", "background", "sage_facets", "sage_geo", "sage_nb", "sage_topics", "share_of_zeros"]
 

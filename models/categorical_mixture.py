@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 
-from .vocabulary import draw_bags
+from .vocabulary.words import draw_bags
 
 
 def mixture(corpus, *, num_topics=20, alpha=1.0, gamma=0.1):

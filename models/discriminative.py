@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 
-from .arguments import BadArgument, check_positive
-from .priors import concentration
-from .vocabulary import draw_words
+from .vocabulary.arguments import BadArgument, check_positive
+from .vocabulary.priors import concentration
+from .vocabulary.words import draw_words
 
 
 def disclda(corpus, y=None, *, outputs, shared=10, num_topics=40, alpha=0.1, leak=1e-3, gamma=0.05):

@@ -6,10 +6,10 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 
-from .arguments import check_arguments
-from .priors import concentration
-from .responses import RESPONSES
-from .vocabulary import draw_words
+from .vocabulary.arguments import check_arguments
+from .vocabulary.priors import concentration
+from .vocabulary.responses import RESPONSES
+from .vocabulary.words import draw_words
 
 
 def slda_glm(

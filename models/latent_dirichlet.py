@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 
-from .priors import concentration
-from .vocabulary import draw_words
+from .vocabulary.priors import concentration
+from .vocabulary.words import draw_words
 
 
 def lda(corpus, *, num_topics=20, alpha=0.1, gamma=0.1):

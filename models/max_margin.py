@@ -6,11 +6,11 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 
-from .arguments import BadArgument, check_choice, check_positive
-from .margins import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgainstAll
-from .priors import concentration
 from .sparse import COEFFICIENTS
-from .vocabulary import draw_words
+from .vocabulary.arguments import BadArgument, check_choice, check_positive
+from .vocabulary.margins import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgainstAll
+from .vocabulary.priors import concentration
+from .vocabulary.words import draw_words
 
 MARGINS = {"binary": Hinge, "classes": MultiClassHinge, "one_against_all": OneAgainstAll}
 REGRESSIONS = ("regression", "partial")

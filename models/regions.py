@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .arguments import BadArgument
+from .vocabulary.arguments import BadArgument
 
 USED = 0.01  # a region holds at least this share of the places
 

@@ -6,10 +6,10 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 
-from .arguments import BadArgument, check_choice, check_positive
-from .distributions import BernoulliProbit
-from .priors import concentration
-from .vocabulary import draw_words
+from .vocabulary.arguments import BadArgument, check_choice, check_positive
+from .vocabulary.distributions import BernoulliProbit
+from .vocabulary.priors import concentration
+from .vocabulary.words import draw_words
 
 __all__ = ["COEFFICIENTS", "sstm"]
 

@@ -27,7 +27,7 @@ from topiczoo.inference.blocks.augmented import AugmentedBlock
 from topiczoo.inference.story.reading import read
 from topiczoo.inference.story.tracing import Data
 from topiczoo.models import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgainstAll
-from topiczoo.models.distributions import BernoulliProbit
+from topiczoo.models.vocabulary.distributions import BernoulliProbit
 
 FAR, LEVEL = 6.0, 1e-7
 STARTS = 8_000

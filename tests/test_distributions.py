@@ -20,7 +20,7 @@ from topiczoo.inference.samplers.gig import GeneralizedInverseGaussian
 from topiczoo.inference.samplers.polya_gamma import _series, polya_gamma
 from topiczoo.inference.samplers.truncated import TruncatedNormal, positive_normal
 from topiczoo.inference.samplers.uniforms import inside_unit
-from topiczoo.models.distributions import BernoulliProbit, InverseGaussian, NormalJeffreys
+from topiczoo.models.vocabulary.distributions import BernoulliProbit, InverseGaussian, NormalJeffreys
 
 DRAWS, LEVEL, FAR = 20_000, 1e-7, 6.0
 

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax.scipy.special import log_ndtr
 
-from topiczoo.models.distributions import BernoulliProbit, InverseGaussian
-from topiczoo.models.margins import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgainstAll
+from topiczoo.models.vocabulary.distributions import BernoulliProbit, InverseGaussian
+from topiczoo.models.vocabulary.margins import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgainstAll
 
 from ..samplers.polya_gamma import polya_gamma
 from ..samplers.truncated import positive_normal

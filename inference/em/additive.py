@@ -17,8 +17,8 @@ import numpy as np
 import numpyro.distributions as dist
 
 from topiczoo.corpora import Corpus
-from topiczoo.models.distributions import NormalJeffreys
-from topiczoo.models.vocabulary import BagOfWords
+from topiczoo.models.vocabulary.distributions import NormalJeffreys
+from topiczoo.models.vocabulary.words import BagOfWords
 
 from ..kernels.additive import JeffreysPenalty, LaplacePenalty, NormalPenalty, Penalty, first_deviation, newton, spread
 from ..story.bound import BoundGraph

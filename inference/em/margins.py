@@ -23,7 +23,7 @@ import numpy as np
 import numpyro.distributions as dist
 
 from topiczoo.corpora.layouts import Documents, documents
-from topiczoo.models.margins import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgainstAll
+from topiczoo.models.vocabulary.margins import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgainstAll
 
 from ..kernels.support_vectors import (
     CRAMMER_SINGER,

@@ -30,7 +30,7 @@ from numpyro import handlers
 from numpyro.primitives import Messenger
 
 from topiczoo.corpora.layouts import Documents
-from topiczoo.models.vocabulary import Zbar
+from topiczoo.models.vocabulary.words import Zbar
 
 from ..kernels.quadrature import sigma_points
 from ..story.bound import BoundGraph

@@ -21,8 +21,8 @@ from numpyro.ops.provenance import eval_provenance
 
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Documents, documents
-from topiczoo.models.arguments import BadArgument
-from topiczoo.models.vocabulary import BagOfWords
+from topiczoo.models.vocabulary.arguments import BadArgument
+from topiczoo.models.vocabulary.words import BagOfWords
 
 from .axes import joined_axes
 from .faults import why_not

@@ -24,7 +24,7 @@ from numpyro.primitives import Messenger
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Documents
 from topiczoo.models.catalogue import as_story
-from topiczoo.models.vocabulary import Zbar
+from topiczoo.models.vocabulary.words import Zbar
 
 from .response import Y
 

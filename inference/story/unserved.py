@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from topiczoo.models.distributions import NormalJeffreys
+from topiczoo.models.vocabulary.distributions import NormalJeffreys
 
 from .bound import BoundGraph
 
