@@ -11,6 +11,9 @@ import numpy as np
 
 from .printing import print_topics
 
+# priors are the story's own; as many draws as make R-hat of usages and of the log joint density 1.01 or less
+SETTINGS = {"num_topics": 10, "num_warmup": 300, "num_samples": 4000, "thinning": 4, "num_chains": 4}
+
 
 def demo(out: str, seed: int = 0) -> int:
     """The demonstration, with programs compiled once: predictions, scores and report ask for the same ones again."""
@@ -27,6 +30,12 @@ def demo(out: str, seed: int = 0) -> int:
             jax.config.update("jax_compilation_cache_dir", None)
 
 
+def parts(number: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The reviews that are fitted, and 200 that are not."""
+    rows = np.random.default_rng(seed).permutation(number)
+    return rows[200:], rows[:200]
+
+
 def _demo(out: str, seed: int) -> int:
     """Fit, show the topics, predict unseen reviews beside two baselines, ask whether to trust it, save, report."""
     from sklearn.linear_model import RidgeCV
@@ -37,16 +46,12 @@ def _demo(out: str, seed: int) -> int:
     corpus, stars, aspects = corpora.load_reviews(seed=seed, return_aspects=True)
     print(f"{corpus!r}\n")
     print(f"  {stars[0]:.1f} stars: {aspects['text'].iloc[0]}\n")
-    rows = np.random.default_rng(seed).permutation(len(corpus))
-    test, train = rows[:200], rows[200:]
+    train, test = parts(len(corpus), seed)
     mean, scale = stars[train].mean(), stars[train].std()
     y = (stars - mean) / scale
 
     print("Fitting models.slda by inference.gibbs, four chains:")
-    fit = inference.gibbs(
-        models.slda, corpus[train], y[train], num_topics=10, alpha=0.1, gamma=0.05,
-        num_warmup=400, num_samples=2400, thinning=2, num_chains=4, seed=seed,
-    )  # fmt: skip
+    fit = inference.gibbs(models.slda, corpus[train], y[train], seed=seed, **SETTINGS)
     if fit.info["interrupted"]:
         raise KeyboardInterrupt  # half a demonstration shows nothing
     for site, block in fit.info["blocks"].items():

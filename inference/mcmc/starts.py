@@ -37,7 +37,7 @@ from ..story.tracing import Data, Values, ZbarHandler, concentration, run, trace
 STARTS = ("merged", "random")
 FACTOR = 2  # topics to begin with, for each that is asked for
 SWEEPS = 30
-FEWEST_TOKENS = 5000  # below, the sampler leaves traps by itself, and compiling takes longer than sampling
+FEWEST_TOKENS = 1000  # below, the sampler leaves traps by itself, and compiling takes longer than sampling
 NEAREST = 12  # a topic is merged with one of so many whose terms are most like its own
 MOST_DOCUMENTS = 2000  # that speak for all when topics are compared
 USUAL_ALPHA, USUAL_GAMMA = 0.1, 0.05  # where the story has no fixed Dirichlet priors
