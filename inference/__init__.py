@@ -12,13 +12,14 @@ if getattr(jax.config, "jax_default_matmul_precision", None) is None:
 from .api import check, gibbs, load, nuts, svi, vem
 from .blocks.block import Block, log_density_of, register_block, registered_blocks, unregister_block
 from .fit import Fit
+from .native.build import build as compile_sweep
 from .predictive.cross_validation import cross_predict, grid_search
 from .predictive.evidence import label_evidence, token_topics, word_weights
 from .predictive.pointwise import log_likelihood
 from .simulation import Trials
 
 __all__ = [
-    "Block", "Fit", "Trials", "check", "cross_predict", "gibbs", "grid_search", "label_evidence", "load", "log_density_of",
-    "log_likelihood", "nuts", "register_block", "registered_blocks", "svi", "token_topics", "unregister_block", "vem",
-    "word_weights",
+    "Block", "Fit", "Trials", "check", "compile_sweep", "cross_predict", "gibbs", "grid_search", "label_evidence", "load",
+    "log_density_of", "log_likelihood", "nuts", "register_block", "registered_blocks", "svi", "token_topics",
+    "unregister_block", "vem", "word_weights",
 ]  # fmt: skip

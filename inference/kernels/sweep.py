@@ -14,7 +14,7 @@ which XLA makes vector code.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -23,6 +23,8 @@ import numpy as np
 
 from topiczoo.corpora.layouts import LongDocuments, PaddedBatches
 
+from ..native.build import registered
+from ..native.sweep import placed, sweep_shard
 from ..samplers.gamma import dirichlet
 from ..samplers.uniforms import shard_uniforms, token_uniforms
 from .assignments import Assignments, Labels, count, long_counts
@@ -64,6 +66,9 @@ class Supervision(Protocol):
 
     def __call__(self, context: Any, predictors: Sequence[jax.Array], zbar: jax.Array | None) -> jax.Array:
         """log p(everything that follows from zbar | z) of each document of a context."""
+
+    def quadratic(self, context: Any) -> tuple[jax.Array, jax.Array] | None:
+        """Slope and curvature of that in the one predictor at 0, [documents] each; None unless it is a parabola."""
 
 
 class BatchState(NamedTuple):
@@ -198,6 +203,10 @@ def sweep_shards(
 ) -> Swept:
     """A new topic for every token of all shards, or of those between two."""
     num_terms, num_topics = given.weights.num_terms, given.weights.term_topic.shape[1]
+    shards = (z.topics, batches.terms, batches.start, batches.depth, batches.rows, batches.lengths)
+    compiled = _in_machine_code(supervision, collapsed, given)
+    if compiled is not None:
+        return over_shards(compiled, shards, (z.document_topic,), between)
 
     def one_shard(shard: tuple, document_topic: jax.Array, given: Given) -> Swept:
         topics, terms, start, depth, rows, lengths = shard
@@ -241,8 +250,27 @@ def sweep_shards(
         swept = jax.lax.fori_loop(0, lengths.shape[0], one_batch, start_from)
         return swept._replace(topics=swept.topics[:positions])
 
-    shards = (z.topics, batches.terms, batches.start, batches.depth, batches.rows, batches.lengths)
     return over_shards(one_shard, shards, (z.document_topic, given), between)
+
+
+def _in_machine_code(supervision: Supervision | None, collapsed: bool, given: Given) -> Callable | None:
+    """The sweep of a shard in C++, where that is built and serves: no response, or one whose log density is a parabola."""
+    if not registered():
+        return None
+    (key, _), weights, context = given
+    response = None
+    if supervision is not None:
+        parabola = supervision.quadratic(context)
+        if parabola is None:
+            return None
+        response = (weights.coefficients[0], *parabola)
+    beta, first = placed(weights.term_topic), None if weights.labels is None else weights.labels.first
+
+    def one_shard(shard: tuple, document_topic: jax.Array) -> Swept:
+        found = sweep_shard(key, shard, document_topic, beta, weights.proportions, first, response, collapsed=collapsed)
+        return Swept(*found)
+
+    return one_shard
 
 
 def assembled(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.extend.core import Literal
 
 from topiczoo.corpora.layouts import Documents
 
@@ -32,6 +34,43 @@ class StorySupervision:
     def __call__(self, context: Context, predictors: Sequence[jax.Array], zbar: jax.Array | None) -> jax.Array:
         handler = ZbarHandler(predictors=list(predictors)) if zbar is None else ZbarHandler(zbar)
         return self.graph.document_terms(self.graph.response_sites, *context, handler)
+
+    def quadratic(self, context: Context) -> tuple[jax.Array, jax.Array] | None:
+        """Read off the story: the second derivative of the response's log density must not depend on the predictor."""
+        if not self.linear or self.graph.predictor_shapes != ((),):
+            return None
+        documents, *_ = context
+
+        def slope(x: jax.Array) -> jax.Array:
+            return jax.jvp(lambda x: self(context, [x], None), (x,), (jnp.ones_like(x),))[1]
+
+        def curvature(x: jax.Array) -> jax.Array:
+            return jax.jvp(slope, (x,), (jnp.ones_like(x),))[1]
+
+        zero = jnp.zeros(documents.num_documents)
+        return (slope(zero), curvature(zero)) if is_constant(curvature, zero) else None
+
+
+def is_constant(function: Callable, x: jax.Array) -> bool:
+    """Whether no operation of a traced function carries its argument to what it gives."""
+    traced = jax.make_jaxpr(function)(x)
+    return not any(_reached(traced.jaxpr, [True]))
+
+
+def _reached(jaxpr: Any, inputs: Sequence[bool]) -> list[bool]:
+    """Which outputs of a program depend on those of its inputs."""
+    reached = {variable for variable, told in zip(jaxpr.invars, inputs, strict=True) if told}
+
+    def depends(part: Any) -> bool:
+        return not isinstance(part, Literal) and part in reached
+
+    for equation in jaxpr.eqns:
+        told = list(map(depends, equation.invars))
+        if any(told):
+            inner = equation.params.get("jaxpr") if equation.primitive.name == "jit" else None
+            out = [True] * len(equation.outvars) if inner is None else _reached(inner.jaxpr, told)
+            reached.update(variable for variable, told in zip(equation.outvars, out, strict=True) if told)
+    return list(map(depends, jaxpr.outvars))
 
 
 def read_weights(
