@@ -95,7 +95,8 @@ def test_scales_are_drawn_given_held_out_documents_that_count_for_nothing_else()
     graph = with_weight(read(slda, CORPUS, REAL, {"num_topics": 3}), 5)
     data = Data(documents(CORPUS, batches=True), graph.response.on_device())
     plan = choose_blocks(graph)
-    dealt, rows = hold_out(plan, data, 5)
+    plan, dealt = hold_out(plan, data)
+    rows = graph.held_out
     (block,) = [block for block in plan.blocks if isinstance(block, ScaleBlock)]
     held_out = np.asarray(dealt.documents.counted) == 0
     assert list(rows) == list(np.flatnonzero(held_out)) and len(rows) == 20

@@ -81,8 +81,12 @@ class Component(Protocol):
 class Response(Component, Protocol):
     """What stands below zbar."""
 
-    monotone: ClassVar[bool]  # whether the mathematics promises a rising bound
     latent: str  # the latent class that documents have, where it stands below that
+
+    @property
+    def monotone(self) -> bool:
+        """Whether the mathematics promises a rising bound."""
+        ...
 
     def start(self, rng: np.random.Generator) -> tuple[Any, np.ndarray | float]:
         """Its part of the first state, and the expected counts [K, V] that topics start with."""
