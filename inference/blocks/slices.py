@@ -25,7 +25,7 @@ class SliceBlock(Block):
         self.to = biject_to(graph.latent[sites[0]].fn.support)
         self.counted: jax.Array | None = None
 
-    def log_density(self, values: Values, data: Data) -> Callable[[Values], jax.Array]:
+    def log_density(self, values: Values, data: Data) -> Callable[[dict], jax.Array]:
         """Of the site given all other values, up to a constant."""
         if self.counted is not None:
             data = data._replace(documents=replace(data.documents, counted=self.counted))
@@ -47,4 +47,4 @@ class SliceBlock(Block):
         return {site: self.to(jax.lax.fori_loop(0, start.size, one, start.ravel()).reshape(start.shape))}, {}
 
     def log_conditional(self, new: Values, values: Values, data: Data) -> jax.Array:
-        return self.log_density(values, data)(new)
+        return self.log_density(values, data)(dict(new))

@@ -18,7 +18,7 @@ class HeldOutScales(SliceBlock):
         super().__init__(marginal.graph, [site])
         self.marginal, self._model = marginal, marginal
 
-    def log_density(self, values: Values, data: Data) -> Callable[[Values], jax.Array]:
+    def log_density(self, values: Values, data: Data) -> Callable[[dict], jax.Array]:
         density = self.marginal.scale_density(*data, values)
         others = {name: values[name] for name in self.marginal.scales}
         return lambda new: density({**others, **new})
