@@ -178,7 +178,7 @@ def held_out_density(sigma, held_out):
 
 
 def test_nuts_draws_scales_given_documents_held_out(graph, held_out):
-    """One step from each of 1,500 exact draws of sigma, all else fixed, leaves its law; Kolmogorov-Smirnov at 1e-7."""
+    """One step from each of 6,000 exact draws of sigma, all else fixed, leaves its law; Kolmogorov-Smirnov at 1e-7."""
     block = HeldOutScales(Marginal(graph, nodes=9, average="density"), "sigma")
     data = Data(counting(graph, documents(CORPUS, pairs=True)), jnp.asarray(Y))
     places = np.linspace(0.3, 4.0, 2000)
@@ -187,9 +187,9 @@ def test_nuts_draws_scales_given_documents_held_out(graph, held_out):
     np.testing.assert_allclose(np.diff(found), np.diff(logs[::250]), rtol=1e-3)
     cumulated = np.cumsum(np.exp(logs - logs.max()))
     cumulated /= cumulated[-1]
-    exact = np.interp(np.random.default_rng(0).random(1500), cumulated, places)
+    exact = np.interp(np.random.default_rng(0).random(6000), cumulated, places)
     step = jax.vmap(lambda key, sigma: block.draw(key, {**VALUES, "sigma": sigma}, data)[0]["sigma"])
-    new = np.asarray(jax.jit(step)(jax.random.split(jax.random.key(1), 1500), jnp.asarray(exact, jnp.float32)))
+    new = np.asarray(jax.jit(step)(jax.random.split(jax.random.key(1), 6000), jnp.asarray(exact, jnp.float32)))
     assert kstest(new, lambda x: np.interp(x, places, cumulated)).pvalue > 1e-7
     assert (np.abs(new - exact) > 1e-3).mean() > 0.9
 
