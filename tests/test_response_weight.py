@@ -109,7 +109,7 @@ def test_scales_are_drawn_given_held_out_documents_that_count_for_nothing_else()
         "z": z._replace(document_topic=counts), "eta": eta, "sigma": jnp.float32(0.6),
         "beta": jnp.full((3, 8), 1 / 8), "theta": jnp.full((60, 3), 1 / 3),
     }  # fmt: skip
-    law = jax.jit(block.conditional)(values, dealt)
+    law = jax.jit(block.conditional)(values, block.given(dealt))
     predictor = np.asarray(counts) / CORPUS.lengths[:, None] @ np.asarray(eta)
     square = ((REAL - predictor) ** 2)[held_out].sum()
     # sigma^-20 exp(-square / 2 sigma^2) times the half-normal prior, as a law of sigma^2

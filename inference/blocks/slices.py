@@ -4,7 +4,6 @@ conditional in closed form and must not be drawn with others."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import jax
 from numpyro.distributions import biject_to
@@ -16,19 +15,16 @@ from .block import Block, log_density_of
 
 
 class SliceBlock(Block):
-    """One continuous site; ``counted`` is how far the responses of documents count here, where that differs."""
+    """One continuous site."""
 
     label = "slice draw"
 
     def __init__(self, graph: BoundGraph, sites: Sequence[str]) -> None:
         super().__init__(graph, sites)
         self.to = biject_to(graph.latent[sites[0]].fn.support)
-        self.counted: jax.Array | None = None
 
     def log_density(self, values: Values, data: Data) -> Callable[[dict], jax.Array]:
         """Of the site given all other values, up to a constant."""
-        if self.counted is not None:
-            data = data._replace(documents=replace(data.documents, counted=self.counted))
         return log_density_of(self.graph, self.sites, values, data)
 
     def draw(self, key: jax.Array, values: Values, data: Data) -> tuple[dict, dict]:

@@ -61,7 +61,7 @@ def gibbs(
         The power of the response's likelihood. 1 is the posterior. Hundreds of words outvote one response: above 1, 10 say,
         topics serve predictions, and the mean of many short chains predicts best. A tenth of the documents, 200 at the most,
         are held out: scales such as sigma, which would fall to 0 with topics that follow the response, are drawn given
-        them, and predictions are calibrated by them (:mod:`.weighing`). Choose it by cross-validation, with
+        them, and predictions are calibrated by them (docs/weights.md). Choose it by cross-validation, with
         ``grid_search(gibbs, ..., {"response_weight": [1, 3, 10, 30]})``.
     arguments
         Keyword arguments of the story.

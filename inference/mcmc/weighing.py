@@ -21,7 +21,6 @@ import numpy as np
 
 from topiczoo.corpora.layouts import Documents
 
-from ..blocks.conjugate import ScaleBlock
 from ..blocks.slices import SliceBlock
 from ..story.bound import BoundGraph
 from ..story.response import Response
@@ -109,7 +108,7 @@ def hold_out(plan: Plan, data: Data) -> tuple[Plan, Data]:
     counted, scales = aside(graph, data.documents).counted, scales_of(graph)
     sliced = [SliceBlock(graph, [name]) for name in scales if name in plan.by_nuts]
     for block in [*plan.blocks, *sliced]:
-        if isinstance(block, ScaleBlock | SliceBlock) and set(block.sites) <= set(scales):
+        if set(block.sites) <= set(scales):
             block.counted = counted
     if not sliced:
         return plan, data
