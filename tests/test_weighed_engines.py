@@ -258,7 +258,6 @@ def test_vem_with_weight_2_is_vem_with_each_response_twice():
 def test_vem_estimates_scales_from_documents_held_out_and_their_words_alone(graph, held_out):
     """The M-step's sigma is where the slope of held-out documents' log-density and the prior's is 0; they have no tilt."""
     model = EMModel(graph, Settings())
-    assert not model.monotone and EMModel(read(slda, CORPUS, Y, {"num_topics": K}), Settings()).monotone
     state = model.e_step(model.start(np.random.default_rng(0)), fresh=True)
     tilts = np.abs(np.asarray(state.local.tilt)).max(1)
     assert tilts[held_out].max() == 0 and tilts[~held_out].min() > 0
@@ -268,6 +267,13 @@ def test_vem_estimates_scales_from_documents_held_out_and_their_words_alone(grap
     squares = ((Y - np.asarray(mean)[:, 0]) ** 2 + np.asarray(covariance)[:, 0, 0])[held_out]
     slope = squares.sum() / sigma**3 - 20 / sigma - sigma  # HalfNormal(1)
     assert abs(slope) < 0.02 * squares.sum() / sigma**3
+    # what that does to the bound of the documents that are kept; given it, a turn raises the bound
+    moved, old = model.m_step(state, fresh=True), float(state.response["sigma"])
+    each = [expected_log(np.asarray(mean)[:, 0], np.asarray(covariance)[:, 0, 0], s)[~held_out] for s in (sigma, old)]
+    shift = WEIGHT * (each[0] - each[1]).sum() - (sigma**2 - old**2) / 2
+    assert abs(shift) > 1 and moved.shift == pytest.approx(shift, rel=2e-3)
+    before = model.bound(state) + moved.shift
+    assert model.bound(model.e_step(moved, fresh=False)) > before - 1e-6 * abs(before)
 
 
 def test_vem_starts_where_held_out_responses_are_not_known(graph, held_out):

@@ -62,6 +62,7 @@ class State(NamedTuple):
     counts: Any = None  # [K, V] expected, where topics are a label's [labels, K, V]
     statistics: Any = None  # what else of the E-step the response's M-step reads
     priors: Any = None  # values by site of what stands above the priors of theta and beta
+    shift: float = 0.0  # what the last M-step has done to the bound by moving what climbs something else
 
 
 class Component(Protocol):
@@ -81,12 +82,8 @@ class Component(Protocol):
 class Response(Component, Protocol):
     """What stands below zbar."""
 
+    monotone: ClassVar[bool]  # whether the mathematics promises a rising bound
     latent: str  # the latent class that documents have, where it stands below that
-
-    @property
-    def monotone(self) -> bool:
-        """Whether the mathematics promises a rising bound."""
-        ...
 
     def start(self, rng: np.random.Generator) -> tuple[Any, np.ndarray | float]:
         """Its part of the first state, and the expected counts [K, V] that topics start with."""

@@ -13,7 +13,8 @@ predictor has with itself is kept, so that it is negative definite where R_mm is
 of Blei & McAuliffe (2007), solved at once. Other parameters move by L-BFGS. Steps are halved until the bound rises.
 
 With a weight of the response R is so many times itself, and documents that are held out have none. Scales such as sigma move
-by these alone, at weight 1 (:mod:`..mcmc.weighing`); what they climb is then not the bound, which may fall a little.
+by these alone, at weight 1 (:mod:`..mcmc.weighing`); what they climb is then not the bound, and what they do to it is told
+apart (:meth:`SmoothResponse.shift`).
 
 Under a latent class of documents there is an R, and a q of the words, for each of its values, and the M-step sums over them
 with the documents' shares q(c_d).
@@ -23,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -66,6 +67,7 @@ class SmoothResponse:
     """
 
     reads: frozenset[str] = frozenset({"point", "start", "order", "expectation"})
+    monotone: ClassVar[bool] = True
 
     def __init__(
         self, graph: BoundGraph, settings: Settings, sites: tuple[str, ...] | None = None, latent: str = ""
@@ -104,10 +106,6 @@ class SmoothResponse:
         rest = [name for name in self.others if name not in self.scales]
         self.points = PointSites(graph, rest, self._of_others, steps=20)
         self.of_scales = PointSites(graph, self.scales, self._of_others, steps=20)
-
-    @property
-    def monotone(self) -> bool:
-        return not self.scales
 
     def _is_log_linear(self) -> bool:
         """Whether log p(y | x) = A x - B exp(x) + C: its third derivative is its second."""
@@ -268,6 +266,20 @@ class SmoothResponse:
             return values
         held_out = aside(self.graph, self.data[0]), self.data[1]
         return {**values, **self.of_scales.m_step(values, held_out, values, parts)}
+
+    def shift(self, words: Any, log_mean: np.ndarray, state: State, new: Points) -> float:
+        """What the M-step from a state to new values has done to the bound by moving scales, which climb something else."""
+        if not self.scales:
+            return 0.0
+        old, columns = (
+            {**new, **{name: state.response[name] for name in self.scales}},
+            new[self.eta].reshape(self.num_topics, -1),
+        )
+        at = [
+            (part.given, part.shares, *words.moments(columns, part.local, of_terms(part.log_mean), self.log_linear))
+            for part in self.parts(log_mean, state)
+        ]
+        return float(self.objective(new, at)) - float(self.objective(old, at))
 
     def move_eta(self, words: Any, log_mean: np.ndarray, state: State) -> tuple[Points, list[tuple]]:
         """The response's parameters with eta moved, and the parts of the objective there."""
