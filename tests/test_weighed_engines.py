@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +21,7 @@ from topiczoo import inference
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 from topiczoo.inference.em.components import Settings
+from topiczoo.inference.em.loop import ascend
 from topiczoo.inference.em.model import EMModel
 from topiczoo.inference.marginal.model import Marginal
 from topiczoo.inference.marginal.scales import HeldOutScales
@@ -274,6 +276,37 @@ def test_vem_estimates_scales_from_documents_held_out_and_their_words_alone(grap
     assert abs(shift) > 1 and moved.shift == pytest.approx(shift, rel=2e-3)
     before = model.bound(state) + moved.shift
     assert model.bound(model.e_step(moved, fresh=False)) > before - 1e-6 * abs(before)
+
+
+class Shifted(NamedTuple):
+    bound: float
+    shift: float
+
+
+class Script:
+    """A model whose bound is put elsewhere by scales in each M-step, and then rises in the E-step, both as told."""
+
+    monotone, afresh = True, False
+
+    def __init__(self, shifts, rises):
+        self.shifts, self.rises = iter(shifts), iter([0.0, *rises])
+
+    def e_step(self, state, fresh):
+        return state._replace(bound=state.bound + state.shift + next(self.rises))
+
+    def m_step(self, state, fresh):
+        return state._replace(shift=next(self.shifts))
+
+    def bound(self, state):
+        return state.bound
+
+
+def test_the_turns_of_em_count_a_rise_from_where_scales_have_put_the_bound():
+    """A fall that scales have made is none; and EM does not rest before they do."""
+    script = Script(shifts=[-30.0, -20.0, 5.0, 0.0], rises=[10.0, 1e-6, 1e-6, 1e-6])
+    _, info = ascend(script, Shifted(-100.0, 0.0), None, 50, 1e-3, False)
+    np.testing.assert_allclose(info["bound"], [-100, -120, -140, -135, -135], atol=1e-4)
+    assert info["converged"] and "warning" not in info
 
 
 def test_vem_starts_where_held_out_responses_are_not_known(graph, held_out):
