@@ -95,7 +95,8 @@ def test_scales_are_drawn_given_held_out_documents_that_count_for_nothing_else()
     graph = with_weight(read(slda, CORPUS, REAL, {"num_topics": 3}), 5)
     data = Data(documents(CORPUS, batches=True), graph.response.on_device())
     plan = choose_blocks(graph)
-    dealt, rows = hold_out(plan, data, 5)
+    plan, dealt = hold_out(plan, data)
+    rows = graph.held_out
     (block,) = [block for block in plan.blocks if isinstance(block, ScaleBlock)]
     held_out = np.asarray(dealt.documents.counted) == 0
     assert list(rows) == list(np.flatnonzero(held_out)) and len(rows) == 20
@@ -108,7 +109,7 @@ def test_scales_are_drawn_given_held_out_documents_that_count_for_nothing_else()
         "z": z._replace(document_topic=counts), "eta": eta, "sigma": jnp.float32(0.6),
         "beta": jnp.full((3, 8), 1 / 8), "theta": jnp.full((60, 3), 1 / 3),
     }  # fmt: skip
-    law = jax.jit(block.conditional)(values, dealt)
+    law = jax.jit(block.conditional)(values, block.given(dealt))
     predictor = np.asarray(counts) / CORPUS.lengths[:, None] @ np.asarray(eta)
     square = ((REAL - predictor) ** 2)[held_out].sum()
     # sigma^-20 exp(-square / 2 sigma^2) times the half-normal prior, as a law of sigma^2

@@ -142,6 +142,7 @@ def _fit(options: argparse.Namespace) -> int:
     import numpy as np
 
     from topiczoo import corpora, inference
+    from topiczoo.inference.posterior.posterior import serving
 
     began = time.perf_counter()
     check_output(options.out, options.force)
@@ -179,6 +180,8 @@ def _fit(options: argparse.Namespace) -> int:
     if fit.info.get("interrupted"):
         raise KeyboardInterrupt
     (print_topics if fit.has_topics else print_classes)(fit)
+    if why := serving(fit.info):
+        print(why)
     print(f"saved to {saved} after {time.perf_counter() - began:.0f} s; to judge it: {judge}")
     print(f"or in Python: diagnostics.diagnose(inference.load({str(saved)!r}{', story' if own else ''}))")
     return 0

@@ -91,7 +91,7 @@ def chain_checks(
         only = " of topics that all chains have" if len(shared) < len(part) else ""
         drawn = max(s.values.shape[1] for s in found if s.kind == kind)
         checks += _mixing(kind, about(kind, fit), shared, only, drawn, len(fit.alignment.permutations), limits)
-    return checks + _moves(fit, limits) + _divergences(fit, limits)
+    return checks + _moves(fit, limits) + divergences(fit, limits)
 
 
 def _same_topics(fit: AlignedFit, limits: Mapping[str, float]) -> list[dict[str, Any]]:
@@ -177,7 +177,7 @@ def _moves(fit: AlignedFit, limits: Mapping[str, float]) -> list[dict[str, Any]]
     ]
 
 
-def _divergences(fit: AlignedFit, limits: Mapping[str, float]) -> list[dict[str, Any]]:
+def divergences(fit: AlignedFit, limits: Mapping[str, float]) -> list[dict[str, Any]]:
     if "diverging" not in fit.statistics:
         return []
     share, limit = float(np.mean(fit.statistics["diverging"])), limits["divergences"]

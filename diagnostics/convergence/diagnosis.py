@@ -9,14 +9,16 @@ from typing import Any
 import pandas as pd
 
 from topiczoo.inference import Fit
+from topiczoo.inference.posterior.posterior import serving
 from topiczoo.inference.story.validation import check_seed
 
 from .alignment import AlignedFit, align
-from .chain_checks import chain_checks, numbers_of
+from .chain_checks import chain_checks, divergences, numbers_of
 from .followed import DOCUMENTS, follow, prediction_checks
 from .quantities import series
 from .reliance import rely
 from .variational import check_bound, check_svi
+from .weighed import held_out_check, rely_on_weighed
 from .wording import verdict
 
 # what each guards against and what it costs: docs/verdict.md
@@ -119,12 +121,21 @@ def diagnose(
             }]  # fmt: skip
         found = series(aligned, followed)
         numbers = numbers_of(found, limits)
-        checks = chain_checks(aligned, found, numbers, limits) + predicted
+        if serving(fit.info):  # chains that differ are averaged: R-hat is told, and judges nothing
+            numbers["passes"] = None
+            alike = [check for check in predicted if check["check"] == "chains predict alike"]
+            checks = divergences(aligned, limits) + alike + held_out_check(aligned, followed)
+        else:
+            checks = chain_checks(aligned, found, numbers, limits) + predicted
         by = "sampler"
     else:
         numbers = numbers_of(series(aligned), limits, independent=True)
         checks = check_svi(aligned, limits) if fit.engine == "svi" else check_bound(aligned)
         by = "approximation"
+        if serving(fit.info):
+            rests = ("the loss rests", "the bound rests")  # there is no posterior to be near to
+            checks = [check for check in checks if check["check"] in rests]
+            checks += held_out_check(aligned, follow(aligned, predictions, seed))
     if fit.info.get("interrupted"):
         meaning = "the run was interrupted: it has fewer draws or steps"
         checks.append({"check": "ran to its end", "passes": False, "meaning": meaning})
@@ -133,5 +144,5 @@ def diagnose(
     )
     frame["about"] = frame["about"].astype(object).fillna(by)
     frame["passes"] = frame["passes"].astype(object)
-    reliance = rely(aligned, frame, limits)
+    reliance = rely_on_weighed(aligned, frame) if serving(fit.info) else rely(aligned, frame, limits)
     return Diagnosis(numbers, frame, reliance, verdict(aligned, frame, reliance, limits), aligned)

@@ -62,8 +62,9 @@ def follow(fit: Fit, number: int = DOCUMENTS, seed: int = 0) -> dict[str, Follow
     """What the fit expects of so many documents drawn at random, by the name of the response."""
     if not number or fit.y is None:
         return {}
-    rows = np.random.default_rng(seed).choice(len(fit.corpus), min(number, len(fit.corpus)), replace=False)
-    rows = np.sort(rows)
+    # a fit with a weight of the response has held documents out: what it says of others it has learned by heart
+    among = np.asarray(fit.info.get("held_out") or np.arange(len(fit.corpus)))
+    rows = np.sort(np.random.default_rng(seed).choice(among, min(number, len(among)), replace=False))
     found = expected_responses(fit, fit.corpus[rows], most_draws=DRAWS, seed=seed)
     return {name: Followed(rows, part, _told(fit.y, name, rows, part)) for name, part in found.items()}
 

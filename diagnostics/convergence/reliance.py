@@ -33,10 +33,10 @@ def rely(fit: AlignedFit, checks: pd.DataFrame, limits: Mapping[str, float]) -> 
         rows[of_sites] = _coefficients(of_sites, fit, checks, limits) if sampled else _approximate(checks)
     if "predictions" in spoken or (fit.y is not None and not sampled):
         rows["predictions"] = _predictions(checks) if sampled else _approximate(checks)
-    return _frame(rows)
+    return frame_of(rows)
 
 
-def _frame(rows: Mapping[str, Iterable[Reason]]) -> pd.DataFrame:
+def frame_of(rows: Mapping[str, Iterable[Reason]]) -> pd.DataFrame:
     """The worst grade of each, with the reasons for it."""
     order, found = [RELY, CARE, UNKNOWN, NOT], []
     for what, reasons in rows.items():
@@ -80,9 +80,15 @@ def _coefficients(part: str, fit: AlignedFit, checks: pd.DataFrame, limits: Mapp
 
 
 def _predictions(checks: pd.DataFrame) -> list[Reason]:
-    alike, passes = checks.loc["chains predict alike"], checks.loc["chains predict alike", "passes"]
-    if passes is None:
+    alike = checks.loc["chains predict alike"]
+    if alike["passes"] is None:
         return [(UNKNOWN, alike["meaning"])]
+    return prediction_reasons(checks) + _sampler(checks, CARE, mixing=False)
+
+
+def prediction_reasons(checks: pd.DataFrame) -> list[Reason]:
+    """Of chains that predict: how far another run would move their mean, and whether one of them is worse."""
+    alike, passes = checks.loc["chains predict alike"], checks.loc["chains predict alike", "passes"]
     moved = f"another run would move them by about {alike['value']:.2g} of their standard deviation"
     if passes:
         reasons = [(RELY, f"chains predict alike: {moved}")]
@@ -91,7 +97,7 @@ def _predictions(checks: pd.DataFrame) -> list[Reason]:
         reasons = [(NOT if far else CARE, f"chains predict differently: {moved}")]
     if "chains score alike" in checks.index and checks.loc["chains score alike", "passes"] is False:
         reasons.append((CARE, checks.loc["chains score alike", "meaning"]))
-    return reasons + _sampler(checks, CARE, mixing=False)
+    return reasons
 
 
 def _sampler(checks: pd.DataFrame, stuck: str, mixing: bool = True) -> list[Reason]:

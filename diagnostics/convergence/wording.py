@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from topiczoo.inference.posterior.posterior import serving
+
 from .alignment import AlignedFit
 from .reliance import CARE, NOT, RELY, UNKNOWN, those
+from .weighed import more_chains
 
 MOST_TIMES = 20  # as many draws: beyond it more of them are no advice
 
@@ -59,12 +62,14 @@ def advice(fit: AlignedFit, checks: pd.DataFrame, limits: Mapping[str, float]) -
     """What would help, most telling first; nothing where every check passed."""
     if fit.engine not in ("gibbs", "nuts"):
         return _of_approximations(fit, checks)
-    told = []
+    told: list[str] = []
     fails = {name for name in checks.index if checks.loc[name, "passes"] is False}
     num_chains = len(fit.alignment.permutations)
     drawn = next(iter({**fit.draws, **fit.statistics}.values())).shape[1] * int(fit.info.get("thinning") or 1)
     if "ran to its end" in fails:
         told.append("Run it to its end.")
+    if serving(fit.info):
+        return told + more_chains(fit, num_chains) + _about_predictions(checks, fails, num_chains)
     if num_chains == 1:
         told.append("Give num_chains=2 or more: only other chains can tell what this one has missed.")
     if "topics move" in fails:
@@ -158,6 +163,8 @@ def _of_approximations(fit: AlignedFit, checks: pd.DataFrame) -> list[str]:
         told.append("Give more num_steps.")
     if passes.get("the bound rests", True) is not True:
         told.append("Give more num_iterations.")
+    if serving(fit.info):
+        return told
     if any("saved fit" in meaning for meaning in checks["meaning"]):
         told.append("Diagnose the fit before it is saved.")
     elif passes.get("importance ratios of the global sites", True) is False or "the bound rests" in passes:

@@ -75,6 +75,8 @@ def report(
         title = f"{given.story.name}: a topic model's report"
         subtitle = f"{given.engine}, {len(given.corpus)} documents"
         subtitle += f", {found.num_topics} topics" if found.num_topics else ""
+        weight = float(given.info.get("response_weight") or 1)
+        subtitle += "" if weight == 1 else f", response_weight={weight:g}"
         write(path, page(title, subtitle, top, [section for section in sections if section is not None]))
         step("written")
     return path

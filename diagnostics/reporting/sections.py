@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from topiczoo.corpora import Corpus
+from topiczoo.inference.posterior.posterior import serving
 
 from ..checks.response_checks import CLASS, coverage, labelled, plot_response, plot_response_pit, take, to_tree
 from ..checks.word_checks import check_words
@@ -90,7 +91,9 @@ class Sections:
                    Column("Prevalence", True, "Share of all words")]  # fmt: skip
         for name in list(coefficients)[:MOST_PANELS]:
             columns += [
-                Column(name, True, "Posterior mean of the coefficient"),
+                Column(
+                    name, True, "Mean of the coefficient" if self._serving() else "Posterior mean of the coefficient"
+                ),
                 Column(f"{name} 90%", True, "90% interval"),
             ]
         several = self._num_chains > 1
@@ -130,6 +133,7 @@ class Sections:
             caption += (
                 " A topic that differs is another one in each chain: each chain's terms are shown, intervals span all."
             )
+        caption += self._serving()
         return Section(
             "topics-section", "Topics", table("topics", caption, columns, rows, "Filter topics by their words")
         )
@@ -170,8 +174,10 @@ class Sections:
             return None
         panels = dict(list(found.items())[:MOST_PANELS])
         labels = [f"{label}  {topic}" for topic, label in enumerate(self.labels())]
-        caption = "Posterior mean and 90% interval of each topic's coefficient"
+        caption = "Mean and" if self._serving() else "Posterior mean and"
+        caption += " 90% interval of each topic's coefficient"
         caption += ", a colour a chain." if self._num_chains > 1 else "."
+        caption += self._serving()
         if self.num_topics > figures.MOST_IN_FOREST:
             caption += f" The {figures.MOST_IN_FOREST} topics with the largest are shown; the table above has all."
         if len(found) > len(panels):
@@ -179,10 +185,18 @@ class Sections:
         alt = "Forest plot of the topics' coefficients; the table of topics has the numbers."
         return Section("coefficients", "Coefficients", picture(figures.forest(panels, labels), alt, caption))
 
+    def _serving(self) -> str:
+        """A sentence for a fit with a weight of the response."""
+        why = serving(self.fit.info)
+        return f" {why[0].upper()}{why[1:]}." if why else ""
+
     def convergence(self) -> Section:
         info = self.fit.info
         found = [s for s in series(self.fit) if np.isfinite(s.values).all()]
         parts = []
+        if self._serving():
+            told = f"{self._serving().strip()} Chains that differ are averaged: R-hat is told here, and judges nothing."
+            parts.append(note(told if "losses" not in info and "bound" not in info else self._serving().strip()))
         if "losses" in info or "bound" in info:
             name, unit = ("negative bound", "step") if "losses" in info else ("bound", "iteration")
             image = figures.objective(info["losses" if "losses" in info else "bound"], name, unit)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -45,6 +46,7 @@ class Block(MCMCKernel):
     recorded: tuple[str, ...] = ("lp", "usage")  # which ones
     integrated: Sequence[Any] = ()  # Dirichlet blocks whose sites are integrated out of the recorded log density
     grouped = False  # whether several sites may be drawn together
+    counted: jax.Array | None = None  # how far the responses of documents count here, where that differs, [D]
 
     def __init__(self, graph: BoundGraph, sites: Sequence[str]) -> None:
         self._model: Callable | None = None
@@ -85,8 +87,14 @@ class Block(MCMCKernel):
         return BlockState(new, total, rng_key, statistics)
 
     def _step(self, key: jax.Array, values: Values, data: Data) -> tuple[dict, dict, dict]:
-        new, means = self.draw(key, values, data)
+        new, means = self.draw(key, values, self.given(data))
         return new, means, self.record({**values, **new}, values, data) if self.records else {}
+
+    def given(self, data: Data) -> Data:
+        """The data as the block draws given them."""
+        if self.counted is None:
+            return data
+        return data._replace(documents=replace(data.documents, counted=self.counted))
 
     def record(self, values: Values, before: Values, data: Data) -> dict[str, jax.Array]:
         """Statistics of the whole state, and of the step from the values before."""

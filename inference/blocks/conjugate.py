@@ -12,7 +12,6 @@ only for sites for which the derivation was found to hold (``recognise``):
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -126,13 +125,10 @@ class ScaleBlock(Block):
     def __init__(self, graph: BoundGraph, sites: Sequence[str], power: int) -> None:
         super().__init__(graph, sites)
         self.power = power
-        self.counted: jax.Array | None = None  # how far the responses of documents count here, where that differs
 
     def conditional(self, values: Values, data: Data) -> GeneralizedInverseGaussian:
         """The law of x^p."""
         (site,) = self.sites
-        if self.counted is not None:
-            data = data._replace(documents=replace(data.documents, counted=self.counted))
         log_density = log_density_of(self.graph, self.sites, values, data)
         A, B, C, here = _scale_terms(lambda x: log_density({site: x}), values[site], self.power)
         # t = x^p has density t^((A + 1)/p - 1) exp(B/t + C t); B and C are per (x/here)^p

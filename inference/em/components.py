@@ -62,6 +62,7 @@ class State(NamedTuple):
     counts: Any = None  # [K, V] expected, where topics are a label's [labels, K, V]
     statistics: Any = None  # what else of the E-step the response's M-step reads
     priors: Any = None  # values by site of what stands above the priors of theta and beta
+    shift: float = 0.0  # what the last M-step has done to the bound by moving what climbs something else
 
 
 class Component(Protocol):

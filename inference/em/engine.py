@@ -15,6 +15,7 @@ import numpy as np
 from topiczoo.corpora import Corpus
 
 from ..kernels.word_steps import fold_in
+from ..mcmc.weighing import with_weight
 from ..posterior.posterior import Posterior
 from ..story.bound import BoundGraph
 from ..story.reading import read
@@ -57,6 +58,7 @@ def vem(
     slack: str = "n",
     guarded: bool = True,
     start_variance: float | None = None,
+    response_weight: float = 1.0,
     num_iterations: int = 200,
     tolerance: float = 1e-4,
     e_tolerance: float = 1e-4,
@@ -100,6 +102,11 @@ def vem(
         Of the normal prior that sparse deviations start under before the story's own takes over. Under the Jeffreys prior,
         where 0 is absorbing, it decides how many end at 0: a smaller one leaves fewer away from it. None: 10 where labels
         tell which words are a component's, 0.3 where topics or labels are latent.
+    response_weight
+        The power of the response's likelihood, or of a margin's. 1 is variational EM; above 1 topics serve predictions. A
+        tenth of the documents, 200 at the most, are held out: scales such as sigma are estimated from them alone, so that
+        they do not fall to 0 with topics that follow the response, and predictions are calibrated by them
+        (docs/weights.md).
     num_iterations, tolerance
         EM ends when the bound's relative change falls below ``tolerance``, or after so many iterations.
     e_iterations, e_tolerance
@@ -122,6 +129,7 @@ def vem(
     if start_variance is not None:
         check_numbers(or_a=", or None", start_variance=start_variance)
     graph = read(story, corpus, y, arguments, latent_classes=True)
+    weighed = with_weight(graph, response_weight)
     settings = Settings(
         topics,
         point,
@@ -135,11 +143,12 @@ def vem(
         guarded,
         start_variance,
     )
-    model = EMModel(graph, settings)
+    model = EMModel(weighed, settings)
     _refuse_unread(graph, settings, model.reads)
     rng = np.random.default_rng(seed)
     state, info = ascend(model, model.start(rng), graph, num_iterations, tolerance, progress_bar)
-    info |= {"seed": seed, **circumstances(), **model.report(state)}
+    info |= {"seed": seed, "response_weight": response_weight, "held_out": list(weighed.held_out), **circumstances()}
+    info |= model.report(state)
     if state.alpha.size and not np.ptp(rows := state.alpha.reshape(-1, state.alpha.shape[-1]), axis=0).any():
         info["alpha"] = rows[0]
     q = model.q(state)

@@ -4,6 +4,9 @@ An E-step that starts where the last one ended can only raise the bound, but kee
 first took: from uniform topics it ends several percent lower than E-steps that start afresh. So E-steps start afresh
 until the bound rests or a fresh one would let it fall, and from then on where the last one ended, until it rests again.
 alpha is estimated only then: while topics are still alike, all documents look alike, and alpha would run away.
+
+Scales that follow from held-out documents (a weight of the response) move the bound up or down. A rise is counted from where
+they have put it, and they must rest as well.
 """
 
 from __future__ import annotations
@@ -49,22 +52,23 @@ def ascend(
         try:
             for i in range(1, num_iterations + 1):
                 moved, was_fresh = model.m_step(state, fresh), fresh
+                before = bounds[-1] + (shift := getattr(moved, "shift", 0.0))
                 new = model.e_step(moved, fresh=fresh)
                 bound = finite_bound(model, new, graph)
-                if fresh and bound - bounds[-1] < -ROUNDING * abs(bounds[-1]):
+                if fresh and bound - before < -ROUNDING * abs(before):
                     fresh, new = False, model.e_step(moved, fresh=False)
                     bound = finite_bound(model, new, graph)
-                rise = (bound - bounds[-1]) / abs(bounds[-1])
+                rise = (bound - before) / abs(before)
                 fresh = fresh and not (i >= FRESH and rise < tolerance)
                 if model.monotone and rise < -ROUNDING:
-                    info["warning"] = f"the bound fell from {bounds[-1]:.8g} to {bound:.8g} in iteration {i}"
+                    info["warning"] = f"the bound fell from {before:.8g} to {bound:.8g} in iteration {i}"
                     warnings.warn(f"vem stopped: {info['warning']}.", RuntimeWarning, stacklevel=4)
                     break
                 state = new
                 bounds.append(bound)
                 bar.update()
                 bar.set_postfix_str(f"bound {bound:.6g}")
-                if not was_fresh and abs(rise) < tolerance:
+                if not was_fresh and max(abs(rise), abs(shift / before)) < tolerance:
                     info["converged"] = True
                     break
         except KeyboardInterrupt:

@@ -51,6 +51,8 @@ class MarginBeside(Margin):
     def __init__(self, graph: BoundGraph, settings: Settings) -> None:
         super().__init__(graph, settings)
         others = tuple(name for name in graph.response_sites if name != self.name)
+        if graph.story.weighed:
+            refuse(graph, self.name, "with another response beside it a margin knows no weight of the response")
         if len(others) > 1 or not issubclass(graph.family(others[0]), dist.Normal):
             refuse(graph, others[0], "beside a margin one normal response is served, and nothing else")
         if self.loss is not TUBE or self.laplace:
@@ -109,8 +111,8 @@ class MarginBeside(Margin):
         coefficients = centre + np.linalg.solve(root.T, found.coefficients[:, 0].astype(float))
         own = BesideState(coefficients, covariance, duals, state.response.values)
         points, moments = self.normal.points, self._moments(state._replace(response=own), x)
-        eta = jnp.asarray(coefficients, jnp.float32)
-        return own._replace(values=points.m_step(own.values, self.normal.data, eta, [({}, None, *moments)]))
+        given = {**own.values, self.eta: jnp.asarray(coefficients, jnp.float32)}
+        return own._replace(values=points.m_step(own.values, self.normal.data, given, [({}, None, *moments)]))
 
     def _moments(self, state: State, x: np.ndarray) -> tuple[jax.Array, jax.Array]:
         """Mean and variance of predictors that together have R of the documents: all of sum_d E[(y_d - eta . zbar_d)^2],

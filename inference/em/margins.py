@@ -37,6 +37,7 @@ from ..kernels.support_vectors import (
     support_vectors,
 )
 from ..kernels.word_steps import Fallback
+from ..mcmc.weighing import as_seen
 from ..story.bound import BoundGraph
 from ..story.graph import ZBAR
 from ..story.response import Y
@@ -83,7 +84,7 @@ class Margin:
     latent: str = ""
 
     def __init__(self, graph: BoundGraph, settings: Settings) -> None:
-        self.graph, self.settings = graph, settings
+        self.graph, self.settings = graph, settings = as_seen(graph), settings
         self.name = margins_of(graph)[0]
         self.loss = LOSSES[graph.family(self.name)]
         self.eta = coefficients_site(graph, self.name)
@@ -124,6 +125,7 @@ class Margin:
             if np.size(part) > 1 and np.ptp(np.asarray(part)):
                 refuse(graph, self.name, f"its {name} differs between documents")
         self.parameters = {name: jnp.float32(np.ravel(part)[0]) for name, part in parts.items()}
+        self.parameters["weight"] *= graph.story.weight
         self.labelled = labelled_documents(graph.y, len(graph.corpus))
         self.target = np.asarray(target)[self.labelled]
         whole = np.zeros(len(graph.corpus), self.target.dtype)

@@ -103,13 +103,16 @@ class EMModel:
         classes = self.classes.m_step(state)
         if self.words is None or self.topics is None:
             return state._replace(classes=classes)
-        response = self.response.m_step(self.words, self.topics.log_mean(state.topics), state)
+        log_mean, shift = self.topics.log_mean(state.topics), 0.0
+        response = self.response.m_step(self.words, log_mean, state)
+        if isinstance(self.response, SmoothResponse):
+            shift = self.response.shift(self.words, log_mean, state, response)
         alpha = self.words.next_alpha(state, fresh)
         if self.priors.names and not fresh:
             state = self._under(state, self.priors.m_step(state, self.topics))
             alpha = state.alpha
         topics = self.priors.topics(self.topics, state.priors).m_step(state.counts, state.topics)
-        return state._replace(topics=topics, alpha=alpha, response=response, classes=classes)
+        return state._replace(topics=topics, alpha=alpha, response=response, classes=classes, shift=shift)
 
     def bound(self, state: State) -> float:
         total = float(np.asarray(state.local.bound, np.float64).sum())

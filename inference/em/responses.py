@@ -12,6 +12,10 @@ where v_d = eta' S_d eta and S_d = (diag sum_n phi_n - sum_n phi_n phi_n') / N^2
 predictor has with itself is kept, so that it is negative definite where R_mm is. For a normal response that is equation 10
 of Blei & McAuliffe (2007), solved at once. Other parameters move by L-BFGS. Steps are halved until the bound rises.
 
+With a weight of the response R is so many times itself, and documents that are held out have none. Scales such as sigma move
+by these alone, at weight 1 (:mod:`..mcmc.weighing`); what they climb is then not the bound, and what they do to it is told
+apart (:meth:`SmoothResponse.shift`).
+
 Under a latent class of documents there is an R, and a q of the words, for each of its values, and the M-step sums over them
 with the documents' shares q(c_d).
 """
@@ -32,6 +36,7 @@ from topiczoo.corpora.layouts import Documents, documents
 
 from ..kernels.quadrature import sigma_points
 from ..kernels.response_steps import own_curves
+from ..mcmc.weighing import as_seen, aside, counting, scales_of
 from ..story.bound import BoundGraph
 from ..story.graph import ZBAR
 from ..story.response import Y
@@ -87,15 +92,20 @@ class SmoothResponse:
             if latent and not graph.children([name]) - {name} <= set(self.responses):
                 refuse(graph, name, f"beside the response something else reads it, and {latent!r} is a latent class")
         self.names = {*self.responses, self.eta, *self.others}
-        self.data = documents(graph.corpus), jax.tree.map(jnp.asarray, graph.y)
+        self.data = counting(graph, documents(graph.corpus)), jax.tree.map(jnp.asarray, graph.y)
+        self.scales = [name for name in self.others if name in scales_of(graph)]
         self.log_linear = not self.delta and len(self.shape) == 1 and self._is_log_linear()
         if settings.order == "sequential":
             self.require_normal()
+            if graph.story.weighed:
+                refuse(graph, self.responses[0], "order='sequential' knows no weight of the response; leave order out")
         # data is an argument: XLA would spend seconds on what follows from constants
         self.objective = partial(jax.jit(self._objective), self.data)
         self._slopes = partial(jax.jit(self._derivatives), self.data)
         self._prior, self._slopes_of_prior = jax.jit(self.log_prior), jax.jit(self._derivatives_of_prior)
-        self.points = PointSites(graph, self.others, self._of_others, steps=20)
+        rest = [name for name in self.others if name not in self.scales]
+        self.points = PointSites(graph, rest, self._of_others, steps=20)
+        self.of_scales = PointSites(graph, self.scales, self._of_others, steps=20)
 
     def _is_log_linear(self) -> bool:
         """Whether log p(y | x) = A x - B exp(x) + C: its third derivative is its second."""
@@ -209,7 +219,7 @@ class SmoothResponse:
         target, precision = self.as_normal(values)
         mean = jnp.full((len(target), 1), target[precision > 0].mean(), jnp.float32)
         bare = PointSites(self.graph, self.others, partial(self._of_others, prior=False), 100)
-        return {**values, **bare.m_step(values, self.data, values[self.eta], [({}, None, mean, 0 * mean[..., None])])}
+        return {**values, **bare.m_step(values, self.data, values, [({}, None, mean, 0 * mean[..., None])])}
 
     # what EM asks
 
@@ -224,9 +234,10 @@ class SmoothResponse:
         if len(self.shape) > 1:
             grid = np.stack([np.roll(grid, 7 * c) for c in range(self.size)], 1)
         if self.settings.start == "response":
-            counts, shares = topics_by_response(self.graph.corpus.counts, self.graph.y, self.num_topics)
+            seen = as_seen(self.graph).y
+            counts, shares = topics_by_response(self.graph.corpus.counts, seen, self.num_topics)
             if len(self.shape) > 1:
-                grid = coefficients_by_response(self.graph.y, shares, self.size)
+                grid = coefficients_by_response(seen, shares, self.size)
         values = {**self.first_values(), self.eta: jnp.asarray(grid, jnp.float32)}
         return self.at_deviation_of_y(values) if self.settings.order == "sequential" else values, counts
 
@@ -250,7 +261,25 @@ class SmoothResponse:
 
     def m_step(self, words: Any, log_mean: np.ndarray, state: State) -> Points:
         values, parts = self.move_eta(words, log_mean, state)
-        return {**values, **self.points.m_step(values, self.data, values[self.eta], parts)}
+        values = {**values, **self.points.m_step(values, self.data, values, parts)}
+        if not self.scales:
+            return values
+        held_out = aside(self.graph, self.data[0]), self.data[1]
+        return {**values, **self.of_scales.m_step(values, held_out, values, parts)}
+
+    def shift(self, words: Any, log_mean: np.ndarray, state: State, new: Points) -> float:
+        """What the M-step from a state to new values has done to the bound by moving scales, which climb something else."""
+        if not self.scales:
+            return 0.0
+        old, columns = (
+            {**new, **{name: state.response[name] for name in self.scales}},
+            new[self.eta].reshape(self.num_topics, -1),
+        )
+        at = [
+            (part.given, part.shares, *words.moments(columns, part.local, of_terms(part.log_mean), self.log_linear))
+            for part in self.parts(log_mean, state)
+        ]
+        return float(self.objective(new, at)) - float(self.objective(old, at))
 
     def move_eta(self, words: Any, log_mean: np.ndarray, state: State) -> tuple[Points, list[tuple]]:
         """The response's parameters with eta moved, and the parts of the objective there."""
@@ -292,9 +321,9 @@ class SmoothResponse:
         return gradient, hessian.at[:, each, :, each].add(within)
 
     def _of_others(
-        self, points: Points, data: tuple[Any, Any], eta: jax.Array, parts: list[tuple], prior: bool = True
+        self, points: Points, data: tuple[Any, Any], given: Points, parts: list[tuple], prior: bool = True
     ) -> jax.Array:
-        values = {**points, self.eta: eta}
+        values = {**given, **points}
         total = self._objective(data, values, parts)
         return total if prior else total - self.log_prior(values)
 

@@ -6,7 +6,7 @@ Corpus-wide quantities are computed in float64 on the host: the bound is a diffe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -92,7 +92,8 @@ def concentrations(graph: BoundGraph, names: list[str], values: Mapping[str, Any
 
     @jax.jit
     def look(corpus: Documents, y: Y, values: Any) -> dict[str, jax.Array]:
-        trace = run(graph.story, corpus, y, values, ZbarHandler(lambda theta: theta))
+        plain = replace(graph.story, weighed={})  # what the engine has weighed is no scale of the story's
+        trace = run(plain, corpus, y, values, ZbarHandler(lambda theta: theta))
         for name, site in trace.items():
             if site["type"] == "sample" and site["scale"] is not None:
                 refuse(graph, name, "its density is scaled")

@@ -17,10 +17,17 @@ and the response's terms are averaged over a few sigma points x_q with these mom
 
 Classes. A discrete site with one value a document, the topic of a whole document or a class above its words, is summed
 out by trying all its values: log sum_c p(c) p(theta_d | c) p(w_d | theta_d, beta_c) p(y_d | c), as far as each reads c.
+
+A weight of the response is the power of p(y_d | x) before it is averaged. Documents that are held out have none; scales such
+as sigma follow from them alone, at power 1 (:mod:`..mcmc.weighing`): NUTS moves all else with scales given, and scales are
+drawn in turn (:class:`.scales.HeldOutScales`). In the bound of SVI these terms move scales alone, and nothing else does.
 """
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -33,11 +40,12 @@ from topiczoo.corpora.layouts import Documents
 from topiczoo.models.vocabulary.words import Zbar
 
 from ..kernels.quadrature import sigma_points
+from ..mcmc.weighing import aside, scales_of
 from ..story.bound import BoundGraph
 from ..story.classes import check_labels, combinations, refuse_linked_classes
 from ..story.graph import ZBAR
 from ..story.response import Y
-from ..story.tracing import Values, ZbarHandler, by_document, log_prob
+from ..story.tracing import Values, ZbarHandler, by_document, log_prob, run, total
 from ..story.unserved import Unserved
 
 FLOOR = 1e-30  # of a word's probability, so that float32 can hold the slope of its logarithm
@@ -64,6 +72,7 @@ class Marginal:
         if average not in AVERAGES:
             raise ValueError(f"average is {average!r}; give one of {', '.join(map(repr, AVERAGES))}.")
         self.graph, self.nodes, self.average = graph, nodes, average
+        self.scales = scales_of(graph)
         self.discrete = [name for name, site in graph.latent.items() if site.discrete]
         self.deferred = frozenset(graph.children(self.discrete)) | frozenset(graph.response_sites)
         unseen = {ZBAR, *self.discrete}
@@ -88,7 +97,29 @@ class Marginal:
         if self.graph.has_words and not self.words_deferred:
             numpyro.factor("~words", scale * summed.words.sum())
         if self.deferred or self.words_deferred:
-            numpyro.factor("~response", scale * self._deferred_terms(documents, y, summed).sum())
+            numpyro.factor("~response", scale * self._deferred_terms(documents, y, summed.given_scales()).sum())
+        if self.scales and self.average == "log":
+            numpyro.factor("~scales", scale * self._held_out_terms(documents, y, summed.given_others()).sum())
+
+    def scale_density(self, documents: Documents, y: Y, values: Values) -> Callable[[Values], jax.Array]:
+        """log p(scales, responses held out | all other values) as a function of scales, up to a constant."""
+        summed, _ = self._run(documents, y, values)
+
+        def density(scales: Values) -> jax.Array:
+            prior = run(self.graph.story, documents, y, {**values, **scales}, ZbarHandler(lambda theta: theta))
+            terms = self._held_out_terms(documents, y, summed.given_others(scales))
+            return terms.sum() + total(prior, self.scales)
+
+        return density
+
+    def _held_out_terms(self, documents: Documents, y: Y, given: _SumOut) -> jax.Array:
+        """The averaged response of each document that is held out, at power 1, [D]."""
+        terms = self._deferred_terms(aside(self.graph, documents), y, given)
+        if not self.discrete:
+            return terms
+        # what the class has beside the response is counted already
+        nothing = replace(documents, counted=jnp.zeros(documents.num_documents))
+        return terms - jax.lax.stop_gradient(self._deferred_terms(nothing, y, given))
 
     def document_densities(self, documents: Documents, y: Y, values: Values) -> jax.Array:
         """The log-density of all that belongs to each document, given values of every continuous site, [D]."""
@@ -216,8 +247,25 @@ class _SumOut(Messenger):
                 msg["scale"] = self.scale if msg["scale"] is None else self.scale * msg["scale"]
 
     def postprocess_message(self, msg: dict) -> None:
-        if msg["type"] == "sample" and not msg["is_observed"]:
+        if msg["type"] == "sample" and msg["name"] in self.marginal.graph.latent:
             self.values[msg["name"]] = msg["value"]
+
+    def given_scales(self) -> _SumOut:
+        """The same with scales given: nothing moves them."""
+        return self._with({name: jax.lax.stop_gradient(self.values[name]) for name in self.marginal.scales})
+
+    def given_others(self, scales: Values | None = None) -> _SumOut:
+        """The same with all else given, and scales as they are or as told."""
+        names = self.marginal.scales
+        fixed = jax.lax.stop_gradient({name: value for name, value in self.values.items() if name not in names})
+        other = self._with({**fixed, **(scales or {})})
+        other.phi, other.coefficients = jax.lax.stop_gradient((self.phi, self.coefficients))
+        return other
+
+    def _with(self, values: Values) -> _SumOut:
+        other = copy.copy(self)
+        other.values = {**self.values, **values}
+        return other
 
     def _sum_words(self, documents: Any, theta: jax.Array, beta: jax.Array, label: Any) -> None:
         """log p(w | theta, beta), and phi, the topics of each pair given the rest."""

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numpyro.infer import NUTS
+from numpyro.infer import NUTS, Gibbs
 
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 
 from ..mcmc.chains import Schedule, chunk_size, run_chains
+from ..mcmc.weighing import counting, with_weight
 from ..posterior.posterior import Posterior
 from ..story.reading import read
 from ..story.tracing import circumstances
 from ..story.unserved import refuse_improper
 from ..story.validation import check_counts, check_numbers, check_seed
 from .model import Marginal
+from .scales import HeldOutScales
 
 NODES = 9
 CHUNK = 50  # draws between two looks at a chain
@@ -33,7 +35,7 @@ STATISTICS = {  # ArviZ's name: field of NumPyro's state
 def nuts(
     story: str | Callable, corpus: Corpus, y: Any = None, *, seed: int = 0, num_warmup: int = 500, num_samples: int = 500,
     num_chains: int = 2, thinning: int = 1, progress_bar: bool = True, target_accept_prob: float = 0.9,
-    max_tree_depth: int = 10, **arguments: Any,
+    max_tree_depth: int = 10, response_weight: float = 1.0, **arguments: Any,
 ) -> Posterior:  # fmt: skip
     """Draw from the posterior of a story by NumPyro's NUTS, with the topics of words summed out.
 
@@ -51,6 +53,10 @@ def nuts(
         As in NumPyro's MCMC. A chain's draws depend on the seed and its number, not on how many run beside it.
     target_accept_prob, max_tree_depth
         As in NumPyro's NUTS.
+    response_weight
+        The power of the response's density, before it is averaged. 1 is the posterior; above 1 topics serve predictions. A
+        tenth of the documents, 200 at the most, are held out: scales such as sigma are drawn given them, in turn with all
+        else, and predictions are calibrated by them (docs/weights.md).
     arguments
         Keyword arguments of the story.
     """
@@ -60,15 +66,21 @@ def nuts(
     check_numbers(most=1, target_accept_prob=target_accept_prob)
     graph = read(story, corpus, y, arguments)
     refuse_improper(graph, "nuts")
-    model = Marginal(graph, nodes=NODES, average="density")
+    weighed = with_weight(graph, response_weight)
+    model = Marginal(weighed, nodes=NODES, average="density")
+    kernel: Any = NUTS(model, target_accept_prob=target_accept_prob, max_tree_depth=max_tree_depth)
+    statistics = STATISTICS
+    if model.scales:
+        kernel = Gibbs([*((HeldOutScales(model, site), [site]) for site in model.scales), (kernel, None)])
+        statistics = {name: f"block_states.{len(model.scales)}.{field}" for name, field in STATISTICS.items()}
     drawn = run_chains(
-        NUTS(model, target_accept_prob=target_accept_prob, max_tree_depth=max_tree_depth),
-        (documents(corpus, pairs=True), graph.response.on_device()),
+        kernel,
+        (counting(weighed, documents(corpus, pairs=True)), graph.response.on_device()),
         seed=seed,
         num_chains=num_chains,
         schedule=Schedule(
             num_warmup, num_samples, thinning, chunk_size(num_warmup, num_samples, thinning, CHUNK),
-            statistics=STATISTICS,
+            statistics=statistics,
         ),
         constrain=lambda state: {},
         reset=lambda state: state,
@@ -78,6 +90,7 @@ def nuts(
     drawn.statistics["lp"] = -drawn.statistics["lp"]
     info = {
         "seed": seed, "num_warmup": num_warmup, "thinning": thinning, "target": model.target,
+        "response_weight": response_weight, "held_out": list(weighed.held_out),
         "divergences": int(drawn.statistics["diverging"].sum()), "interrupted": drawn.interrupted,
         **circumstances(),
     }  # fmt: skip

@@ -61,7 +61,7 @@ def gibbs(
         The power of the response's likelihood. 1 is the posterior. Hundreds of words outvote one response: above 1, 10 say,
         topics serve predictions, and the mean of many short chains predicts best. A tenth of the documents, 200 at the most,
         are held out: scales such as sigma, which would fall to 0 with topics that follow the response, are drawn given
-        them, and predictions are calibrated by them (:mod:`.weighing`). Choose it by cross-validation, with
+        them, and predictions are calibrated by them (docs/weights.md). Choose it by cross-validation, with
         ``grid_search(gibbs, ..., {"response_weight": [1, 3, 10, 30]})``.
     arguments
         Keyword arguments of the story.
@@ -83,9 +83,7 @@ def gibbs(
     large = _large_sites(graph, num_samples // thinning * num_chains, keep)
     data = Data(documents(corpus, pairs=not graph.has_words, batches=graph.has_words), graph.response.on_device())
     plan = choose_blocks(weighed, draw_theta=graph.theta not in large, collapse=collapse)
-    held_out = np.zeros(0, int)
-    if weighed is not graph:
-        data, held_out = hold_out(plan, data, response_weight)
+    plan, data = hold_out(plan, data)
     begin = start_topics(start or ("random" if weighed is not graph else "merged"), graph, data)
 
     snapshot = [site for site in large if graph.latent[site].document_axis is None]
@@ -112,7 +110,7 @@ def gibbs(
         snapshots=drawn.snapshots, snapshot_index=drawn.snapshot_index,
         info={
             "seed": seed, "num_warmup": num_warmup, "thinning": thinning, "start": "merged" if begin else "random",
-            "response_weight": response_weight, "held_out": held_out.tolist(), "blocks": plan.describe(),
+            "response_weight": response_weight, "held_out": list(weighed.held_out), "blocks": plan.describe(),
             "interrupted": drawn.interrupted, "as_means": sorted(large), **circumstances(),
         },
     )  # fmt: skip

@@ -41,12 +41,23 @@ class RunInfo(TypedDict, total=False):
     bound: np.ndarray
     converged: bool
     seconds: float
+    response_weight: float  # the power of the response's likelihood
+    held_out: list[int]  # rows of documents whose responses counted for scales alone, where that is not 1
     alpha: np.ndarray  # theta's prior, where the engine has estimated it
     platform: str
     devices: int
     versions: dict[str, str]
     standardised: tuple[float, float]  # shift and scale of the response, where it was standardised
     story_source: str  # the story's text when the fit was saved
+
+
+def serving(info: Mapping[str, Any]) -> str:
+    """What a weight of the response makes of topics, in words; nothing where the fit is of the posterior."""
+    weight = float(info.get("response_weight") or 1.0)
+    if weight == 1:
+        return ""
+    what = "topics serve the predictions" if weight > 1 else "topics follow the words"
+    return f"{what}: with response_weight={weight:g} they are no draws of the posterior"
 
 
 @dataclass
@@ -116,7 +127,8 @@ class Posterior:
     def __repr__(self) -> str:
         chains, draws = next(iter({**self.snapshots, **self.draws}.values())).shape[:2]
         kind, sites = type(self).__name__, ", ".join(self.sites)
-        return f"{kind} of {self.story.name} by {self.engine}: {chains} chains of {draws} draws, sites {sites}"
+        weight = f"; {why}" if (why := serving(self.info)) else ""
+        return f"{kind} of {self.story.name} by {self.engine}: {chains} chains of {draws} draws, sites {sites}{weight}"
 
     @property
     def y(self) -> Y:

@@ -49,6 +49,7 @@ class BoundGraph(StoryGraph):
     fixed: dict[str, dict[str, Any]] = None  # type: ignore[assignment]  # constraints on parameters that no latent site enters
     covariates: frozenset[str] = frozenset()  # columns that the story reads
     known: np.ndarray | None = None  # codes of a latent class where it is known, NaN where not, [documents]
+    held_out: tuple[int, ...] = ()  # rows of documents whose responses count for scales alone, under a weight of them
 
     @property
     def y(self) -> Y:
