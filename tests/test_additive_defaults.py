@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 from scipy.special import log_softmax, softmax
 
 from topiczoo import inference
 from topiczoo.corpora import Corpus
+from topiczoo.inference.em import loop
 from topiczoo.models import background, sage_nb
 
 QUIET = {"progress_bar": False}
@@ -59,3 +61,13 @@ def test_classes_count_by_their_share_of_the_documents(fit):
     expected = softmax(log_beta.T + np.log([4 / 14, 10 / 14]), axis=1)
     np.testing.assert_allclose(told, expected, rtol=1e-3)
     assert abs(told[0, 0] - 4 / 14) < 0.02 and told[4, 0] > 0.5
+
+
+def test_copies_of_a_large_point_stay_few(monkeypatch):
+    """Beside shares that are drawn: as many as fit, and eight at least; alone a point is kept once."""
+    monkeypatch.setattr(loop, "LARGEST_POINT", 10 * 4 * 60)
+    rng, shares = np.random.default_rng(0), dist.Dirichlet(np.ones(3))
+    for terms, most, expected in ((20, 200, 10), (20, 5, 5), (200, 200, 8)):
+        q = {"deviation": dist.Delta(np.zeros((3, terms))), "share": shares}
+        assert {value.shape[1] for value in loop.draw(q, rng, most).values()} == {expected}
+        assert loop.draw({"deviation": q["deviation"]}, rng, most)["deviation"].shape == (1, 1, 3, terms)
