@@ -13,7 +13,7 @@ Dirichlet-multinomial naive Bayes, the precision of its symmetric prior fitted b
 on tf-idf, its strength chosen by five-fold cross-validation in the subsample, for what words can tell at all. "laplace 3
 all posts" and "dirichlet all posts" read the other training posts as well, without their groups: the former by variational
 EM with labels that are latent there, the latter by EM (Nigam et al. 2000), its precision fitted in every turn. Classes have
-equal prior probabilities everywhere. Zeros are deviations below 0.001.
+equal prior probabilities in the latter; SAGE learns their shares. Zeros are deviations below 0.001.
 """
 
 from __future__ import annotations

@@ -18,23 +18,27 @@ __all__ = ["DEVIATIONS", "background", "sage_facets", "sage_geo", "sage_nb", "sa
 DEVIATIONS = {"jeffreys": lambda scale: NormalJeffreys(), "laplace": lambda scale: dist.Laplace(0, scale)}
 
 
-def sage_nb(corpus, y=None, *, background, outputs, prior="jeffreys", scale=3.0):
-    """deviation_ci ~ prior;  beta_c = softmax(background + deviation_c);  y_d ~ Cat(1 / C);  w_dn ~ Cat(beta_{y_d})
+def sage_nb(corpus, y=None, *, background, outputs, prior="laplace", scale=3.0):
+    """share ~ Dir(1);  deviation_ci ~ prior;  beta_c = softmax(background + deviation_c);
+
+    y_d ~ Cat(share);  w_dn ~ Cat(beta_{y_d})
 
     ============  ===============  =========================================
     argument      symbol           in Eisenstein, Ahmed & Xing (2011)
     ============  ===============  =========================================
     background    m                log frequencies of terms, ``models.background(corpus)``
     outputs       Y_max            number of classes
-    prior         p(eta)           of a term's deviation: "jeffreys", 1 / abs(eta), or "laplace"
+    prior         p(eta)           of a term's deviation: "laplace", or "jeffreys", 1 / abs(eta)
     scale         1/sqrt(2 gamma)  of "laplace"
     ============  ===============  =========================================
 
-    With y it is naive Bayes, without y a mixture. The variances tau of the paper are integrated out.
+    With y it is naive Bayes, without y a mixture. The variances tau of the paper are integrated out. Its own prior,
+    "jeffreys", has nothing to choose and hears no rare terms where classes are few: see docs/priors.md.
     """
     beta = _components("classes", outputs, corpus, background, prior, scale)
+    share = numpyro.sample("share", dist.Dirichlet(jnp.ones(outputs)))
     with numpyro.plate("documents", corpus.num_documents):
-        y = numpyro.sample("y", dist.Categorical(jnp.full(outputs, 1 / outputs)), obs=y)
+        y = numpyro.sample("y", dist.Categorical(share), obs=y)
         draw_bags(corpus, jnp.asarray(y, int), beta)
 
 

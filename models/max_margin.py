@@ -51,6 +51,8 @@ def medlda(
     ============  ===============  =========================================
 
     NB: the loss of a draw, as in Zhu et al. (2014); the paper's own algorithm takes the loss of an expectation.
+    By vem that is one optimum of many: with these defaults it may predict some points of accuracy below gibbs, whose draws
+    are averaged, though its bound rests (docs/priors.md).
     """
     _check(y, margin, outputs, prior, weight=weight, cost=cost, nu=nu)
     alpha, gamma = concentration("alpha", alpha, [num_topics]), concentration("gamma", gamma)

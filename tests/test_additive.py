@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 import pytest
 from scipy.integrate import quad
 from scipy.optimize import minimize
-from scipy.special import log_softmax, logsumexp, softmax
+from scipy.special import digamma, gammaln, log_softmax, logsumexp, softmax
 from scipy.stats import norm
 
 from topiczoo import diagnostics, inference
@@ -48,6 +48,7 @@ def planted(num_documents=120, length=60, seed=0):
 
 CORPUS, Y, DEVIATION, COMMON = planted()
 GIVEN = {"background": COMMON, "outputs": 3}
+JEFFREYS = {**GIVEN, "prior": "jeffreys"}
 
 
 def small_problem(seed=0):
@@ -148,12 +149,14 @@ def test_classes_that_are_known_have_the_likelihood_of_their_counts():
     words = (counts * log_beta).sum()
     np.testing.assert_allclose(state.local.bound.sum(), words, rtol=1e-6)
     prior = -np.abs(deviation).sum() / 0.5 - deviation.size * np.log(2 * 0.5)
-    np.testing.assert_allclose(model.bound(state), words + prior, rtol=1e-4)
+    shares = gammaln(3) - gammaln(33) + 3 * gammaln(11)  # log p(y), the shares of classes summed out
+    np.testing.assert_allclose(model.bound(state), words + prior + shares, rtol=1e-4)
     slope = counts - counts.sum(1, keepdims=True) * np.exp(log_beta)
     away = np.abs(deviation) > 0.1
     np.testing.assert_allclose(slope[away], np.sign(deviation[away]) / 0.5, atol=0.1)
     assert (np.abs(slope[~away]) < 2.1).all() and 10 < away.sum() < 170
-    assert set(model.q(state)) == {"deviation"}
+    assert set(model.q(state)) == {"deviation", "share"}
+    np.testing.assert_allclose(model.q(state)["share"].concentration, [11, 11, 11], rtol=1e-5)
 
 
 @pytest.mark.parametrize("deviation", [0.01, 0.7, -3.0])
@@ -207,7 +210,7 @@ def test_planted_deviations_are_found_and_classes_predicted(prior):
     assert (np.diff(fit.info["bound"]) > -1e-6 * abs(fit.info["bound"][-1])).all() and fit.info["converged"]
     told = fit.predict(CORPUS[90:], rule="plug-in", calibrate=False)
     assert np.mean(told.label == NAMES[Y[90:]]) > 0.95
-    # Bayes' rule with equal shares of the classes
+    # Bayes' rule, classes with equal shares of the documents
     log_beta = log_softmax(GIVEN["background"] + found, axis=1)
     np.testing.assert_allclose(told.probabilities, softmax(CORPUS[90:].counts @ log_beta.T, axis=1), atol=1e-3)
     assert fit.graph.dims["deviation"] == ("label", "term")
@@ -244,7 +247,8 @@ def test_a_label_that_is_known_stays_and_others_follow_from_bayes_rule():
     state = model.e_step(model.start(np.random.default_rng(0)), fresh=True)
     np.testing.assert_allclose(state.local.shares[:, :6], np.eye(3)[:, codes[:6].astype(int)])
     log_beta = log_softmax(COMMON + state.classes["deviation"]["deviation"], axis=1)
-    joint = log_beta @ CORPUS.counts.T.toarray() - np.log(3)
+    shares = np.asarray(state.classes["share"], float)[:, None]
+    joint = log_beta @ CORPUS.counts.T.toarray() + digamma(shares) - digamma(shares.sum())
     np.testing.assert_allclose(state.local.shares[:, 6:], softmax(joint[:, 6:], axis=0), atol=1e-4)
     expected = np.concatenate([joint[codes[:6].astype(int), np.arange(6)], logsumexp(joint[:, 6:], axis=0)])
     np.testing.assert_allclose(state.local.bound, expected, rtol=1e-5)
@@ -299,13 +303,14 @@ def test_corners_stay_finite_and_no_word_vetoes_a_class(arguments):
     assert np.isfinite(one_word).all() and (one_word > 1e-4).all()
     if arguments.get("scale") == 1e-6:
         assert share_of_zeros(found) == 1
-        np.testing.assert_allclose(one_word, 1 / 3, atol=0.01)
+        shares = np.broadcast_to([3 / 7, 2 / 7, 2 / 7], (5, 3))  # of the classes, which are all that is left
+        np.testing.assert_allclose(one_word, shares, atol=0.01)
 
 
 @pytest.mark.slow
 def test_a_narrow_start_leaves_fewer_deviations():
     zeros = [
-        share_of_zeros(inference.vem(sage_nb, CORPUS, Y, **GIVEN, start_variance=width, **QUIET).means["deviation"])
+        share_of_zeros(inference.vem(sage_nb, CORPUS, Y, **JEFFREYS, start_variance=width, **QUIET).means["deviation"])
         for width in (30.0, 0.1)
     ]
     assert zeros[0] < zeros[1]
@@ -337,7 +342,7 @@ def test_who_draws_refuses_an_improper_prior(engine):
     why = "improper under its prior .*; give it a proper one, e.g. Laplace, or use vem"
     words = f"{engine.__name__} cannot serve the site 'deviation' .* {why}"
     with pytest.raises(ValueError, match=words):
-        engine(sage_nb, CORPUS, Y, **GIVEN)
+        engine(sage_nb, CORPUS, Y, **JEFFREYS)
     with pytest.raises(ValueError, match="NormalJeffreys is improper and cannot simulate"):
         NormalJeffreys().sample(jax.random.key(0))
 

@@ -38,12 +38,11 @@ def fit(data):
     background, places = models.background(corpus), np.searchsorted(NAMES.astype(str), truth.astype(str))
     shares = np.stack([1 + corpus.counts.toarray()[places == c].sum(0) for c in range(3)])
     deviation = (np.log(shares / shares.sum(1, keepdims=True)) - background)[None].astype(np.float32)
-    made = fit_of(
-        models.sage_nb, {"deviation": deviation[None]}, corpus, truth.tolist(), background=background, outputs=3
-    )
+    draws = {"deviation": deviation[None], "share": np.full((1, 1, 3), 1 / 3, np.float32)}
+    made = fit_of(models.sage_nb, draws, corpus, truth.tolist(), background=background, outputs=3)
     codes = np.where([name is None for name in known], np.nan, places).astype(np.float32)
     made.response = replace(made.response, parts={"y": codes})
-    made.engine, made.means = "vem", {"deviation": deviation}
+    made.engine, made.means = "vem", {"deviation": deviation, "share": draws["share"][0]}
     made.info = {"bound": [-9.0, -8.0, -7.999], "converged": True}
     return made
 

@@ -105,9 +105,8 @@ def test_classes_by_a_story_without_topics(folder, tmp_path, capsys, monkeypatch
         raised = np.zeros((1, 1, 2, corpus.num_terms))
         raised[..., 0, 5], raised[..., 1, 7] = 1.0, 2.0
         arguments = {"background": models.background(corpus), "outputs": 2}
-        return fit_of(
-            story, {"deviation": raised}, corpus, ["bad" if label is None else label for label in y], **arguments
-        )
+        draws = {"deviation": raised, "share": np.full((1, 1, 2), 0.5)}
+        return fit_of(story, draws, corpus, ["bad" if label is None else label for label in y], **arguments)
 
     engine = Engine(monkeypatch, "vem", make)
     fit = str(tmp_path / "moods.nc")

@@ -129,7 +129,8 @@ def test_deviations_list_only_what_is_raised():
     corpus = corpora.Corpus.from_counts(np.ones((2, 3), int), ["ant", "bee", "cat"])
     raised = np.array([[2.0, 1e-9, 1.0], [0.0, -1.0, 0.0]], np.float32)
     story = {"background": models.background(corpus), "outputs": 2}
-    fit = fit_of(models.sage_nb, {"deviation": raised[None, None]}, corpus, np.array([0.0, 1.0]), **story)
+    draws = {"deviation": raised[None, None], "share": np.full((1, 1, 2), 0.5, np.float32)}
+    fit = fit_of(models.sage_nb, draws, corpus, np.array([0.0, 1.0]), **story)
     table = fit.deviations("deviation")
     assert table["label"].tolist() == [0, 0] and table["term"].tolist() == ["ant", "cat"]
 

@@ -283,6 +283,10 @@ def test_vem_is_judged_by_its_bound():
     rested = diagnose(approximated("vem", bound=bound, converged=True))
     assert rested.verdict.startswith("Take care with topics")
     assert "a point or an approximation: means can be read" in rested.verdict
+    assert "one optimum" not in rested.verdict
+    margin = diagnose(approximated("vem", bound=bound, converged=True, support_vectors=7))
+    assert margin.checks.loc["other starts predict alike", "passes"] is None
+    assert "below those of gibbs, however well the bound rests" in margin.verdict
     cut = diagnose(approximated("vem", bound=bound, converged=True, interrupted=True))
     assert cut.checks.loc["ran to its end", "passes"] is False and "Run it to its end." in cut.verdict
 

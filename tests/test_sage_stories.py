@@ -33,14 +33,21 @@ def look(story, y, values, **arguments):
 
 def test_naive_bayes():
     y = np.array([0.0, 1.0, 1.0])
-    trace, _ = look(sage_nb, y, {"deviation": TOPIC[:2]}, outputs=2, prior="laplace", scale=0.7)
+    values = {"deviation": TOPIC[:2], "share": np.array([0.3, 0.7])}
+    trace, _ = look(sage_nb, y, values, outputs=2, prior="laplace", scale=0.7)
     log_beta = np.log(softmax(COMMON + TOPIC[:2], -1))
     words = (CORPUS.counts.toarray() * log_beta[y.astype(int)]).sum(1)
     np.testing.assert_allclose(log_prob(trace["w"]), words, rtol=1e-5)
-    np.testing.assert_allclose(log_prob(trace["y"]), np.log(1 / 2), rtol=1e-5)
+    np.testing.assert_allclose(log_prob(trace["y"]), np.log([0.3, 0.7, 0.7]), rtol=1e-5)
+    law = base_distribution(trace["share"]["fn"])
+    assert isinstance(law, dist.Dirichlet)
+    np.testing.assert_array_equal(law.concentration, [1, 1])
     expected = stats.laplace(0, 0.7).logpdf(TOPIC[:2]).sum(1)
     np.testing.assert_allclose(log_prob(trace["deviation"]), expected, rtol=1e-5)
-    trace, _ = look(sage_nb, y, {"deviation": TOPIC[:2]}, outputs=2)
+    trace, _ = look(sage_nb, y, values, outputs=2)
+    law = base_distribution(trace["deviation"]["fn"])
+    assert isinstance(law, dist.Laplace) and np.all(law.scale == 3)
+    trace, _ = look(sage_nb, y, values, outputs=2, prior="jeffreys")
     assert isinstance(base_distribution(trace["deviation"]["fn"]), NormalJeffreys)
     np.testing.assert_allclose(log_prob(trace["deviation"]), -np.log(np.abs(TOPIC[:2])).sum(1), rtol=1e-5)
 

@@ -45,11 +45,12 @@ print(f"{len(corpus)} reviews, {corpus.num_tokens} words, {corpus.num_terms} ter
 # %% [markdown]
 # ## 1. Words of a label
 #
-# `sage_nb` is naive Bayes: a class has a deviation for each term. The prior of a deviation is 1 / |deviation|, which has no
-# parameter to choose and pulls small deviations to 0.
+# `sage_nb` is naive Bayes: a class has a deviation for each term. The paper's prior of a deviation is 1 / |deviation|, which has
+# no parameter to choose and pulls small deviations to 0.
 
 # %%
-labels = inference.vem(models.sage_nb, corpus[train], mood[train], background=background, outputs=2, **quiet)
+of_moods = {"background": background, "outputs": 2, "prior": "jeffreys"}
+labels = inference.vem(models.sage_nb, corpus[train], mood[train], **of_moods, **quiet)
 told = labels.predict(corpus[test], rule="plug-in")
 print(f"{models.share_of_zeros(labels.means['deviation']):.0%} of the deviations are 0")
 print(f"right: {np.mean(told.label == mood[test]):.3f}")
@@ -75,7 +76,7 @@ pd.DataFrame(rows).T.rename_axis("reviews").round(3)
 # A warning, then: with two classes and a few dozen reviews the parameter-free prior keeps next to nothing. A term that one
 # class has said three times and the other never is no evidence to it, for under the background each would have said it once
 # or twice. The more classes, the rarer a term is expected in each, and the less there is of this: on twenty newsgroups it is
-# level with a well chosen smoothing (benchmarks/results.md).
+# level with a well chosen smoothing (benchmarks/results.md). So the Laplace prior is the default of `sage_nb`.
 #
 # ## 2. Words of a topic
 #
@@ -178,7 +179,7 @@ shorter.deviations("topic_deviation", 8).groupby("topic")["term"].agg(" ".join).
 
 # %%
 try:
-    inference.nuts(models.sage_nb, corpus[train], mood[train], background=background, outputs=2)
+    inference.nuts(models.sage_nb, corpus[train], mood[train], **of_moods)
 except ValueError as refusal:
     print(refusal)
 

@@ -9,6 +9,8 @@ import numpy as np
 
 from topiczoo.inference import Fit
 
+ONE_OPTIMUM = "other starts predict alike"
+
 
 def check_svi(fit: Fit, limits: Mapping[str, float]) -> list[dict[str, Any]]:
     """Whether the loss rests, and how far the approximation is from the posterior (Pareto k, Yao et al. 2018)."""
@@ -72,7 +74,7 @@ def check_bound(fit: Fit) -> list[dict[str, Any]]:
     rises = np.diff(bound) / np.abs(bound[:-1])
     last = float(rises[-1]) if len(rises) else None
     converged = bool(fit.info.get("converged"))
-    return [
+    checks = [
         {
             "check": "the bound rests", "value": last, "threshold": None, "passes": converged,
             "meaning": f"relative rise of the bound in the last of {len(rises)} iterations"
@@ -87,3 +89,11 @@ def check_bound(fit: Fit) -> list[dict[str, Any]]:
             "meaning": "cannot be known: variational EM gives no measure of it; compare with gibbs or nuts",
         },
     ]  # fmt: skip
+    if "support_vectors" in fit.info:  # a margin
+        meaning = (
+            "cannot be known: a margin has many optima, and this is one; several, or gibbs, predict better together"
+        )
+        checks.append({
+            "check": ONE_OPTIMUM, "value": None, "threshold": None, "passes": None, "meaning": meaning
+        })  # fmt: skip
+    return checks

@@ -12,6 +12,7 @@ from topiczoo.inference.posterior.posterior import serving
 
 from .alignment import AlignedFit
 from .reliance import CARE, NOT, RELY, UNKNOWN, those
+from .variational import ONE_OPTIMUM
 from .weighed import more_chains
 
 MOST_TIMES = 20  # as many draws: beyond it more of them are no advice
@@ -169,4 +170,9 @@ def _of_approximations(fit: AlignedFit, checks: pd.DataFrame) -> list[str]:
         told.append("Diagnose the fit before it is saved.")
     elif passes.get("importance ratios of the global sites", True) is False or "the bound rests" in passes:
         told.append("For intervals and for other modes compare with gibbs, two chains or more.")
+    if ONE_OPTIMUM in passes:
+        told.append(
+            "Predictions of one optimum under a margin may be well below those of gibbs, however well the bound rests: fit "
+            "by gibbs where they count, or add up the losses of vem fits with other seeds."
+        )
     return told

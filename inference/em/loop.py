@@ -23,6 +23,10 @@ from ..story.bound import BoundGraph
 from .components import Posterior
 
 LARGEST_SITE = 2**28  # bytes: the draws of the largest site stay below
+LARGEST_POINT, FEWEST = (
+    2**24,
+    8,
+)  # bytes: copies of a point beside what is drawn say nothing new; and so many draws at least
 FRESH = 10  # E-steps that start afresh at least: nearly equal topics rise slowly at first
 ROUNDING = 1e-6  # relative fall of the bound that float32 explains
 
@@ -110,9 +114,13 @@ def means(q: Posterior) -> dict[str, np.ndarray]:
 def draw(q: Posterior, rng: np.random.Generator, num_draws: int) -> dict[str, np.ndarray]:
     """Draws from the approximate posterior, [1 chain, draws, ...] for each site."""
     free = any(not isinstance(law, dist.Delta) for law in q.values())
-    sizes = [_parameter(law).size * 4 for law in q.values() if isinstance(law, dist.Dirichlet | dist.Delta)]
+
+    def affordable(kind: type, bytes_: int) -> int:
+        return bytes_ // max((_parameter(law).size * 4 for law in q.values() if isinstance(law, kind)), default=4)
+
+    points = max(FEWEST, affordable(dist.Delta, LARGEST_POINT))
     # one draw says all of what is but estimated
-    draws = int(max(1, min(num_draws, LARGEST_SITE // max(sizes, default=4)))) if free else 1
+    draws = int(max(1, min(num_draws, affordable(dist.Dirichlet, LARGEST_SITE), points))) if free else 1
     return {name: _draws_of(law, rng, draws) for name, law in q.items()}
 
 
