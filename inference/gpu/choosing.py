@@ -10,7 +10,9 @@ import jax
 from topiczoo.corpora.layouts import PaddedBatches
 
 from ..kernels.assignments import Assignments
-from ..kernels.sweep import Given, Supervision, Swept, sweep_shards
+from ..kernels.soft_sweep import expected_counts, soft_sweeps
+from ..kernels.sweep import Given, Supervision, Swept, Weights, sweep_shards
+from .fold import expected_counts_by_kernel, soft_sweeps_by_kernel
 from .sweep import sweep_by_kernel
 
 INTERPRETED = False  # whether a host without a GPU runs the kernel, step by step: for tests
@@ -41,3 +43,23 @@ def sweep_tokens(
     if by_kernel:
         return sweep_by_kernel(supervision, collapsed, given, z, batches, interpret=jax.default_backend() == "cpu")
     return sweep_shards(supervision, collapsed, given, z, batches)
+
+
+def soft_sweeps_of(
+    key: jax.Array, counts: jax.Array, batches: PaddedBatches, weights: Weights, exact: int, deepest: int
+) -> tuple[jax.Array, jax.Array]:
+    """A draw of the topics of documents outside the fit, by a kernel where there is a device for it."""
+    if with_kernels():
+        return soft_sweeps_by_kernel(key, counts, batches, weights, exact, interpret=jax.default_backend() == "cpu")
+    return soft_sweeps(key, counts, batches, weights, exact, deepest)
+
+
+def expected_counts_of(
+    between: Any, counts: jax.Array, batches: PaddedBatches, weights: Weights, iterations: int, deepest: int
+) -> jax.Array:
+    """Expected counts of the topics of documents outside the fit, likewise."""
+    if with_kernels():
+        return expected_counts_by_kernel(
+            counts, batches, weights, iterations, interpret=jax.default_backend() == "cpu"
+        )
+    return expected_counts(between, counts, batches, weights, iterations, deepest)

@@ -44,7 +44,7 @@ class Name:
 
 
 def flattened(closed: Any) -> tuple[list[Name], list[Equation], list[Any]]:
-    """The arguments, steps and results of a traced function, functions that it calls put in the place of their calls."""
+    """The arguments, needed steps and results of a traced function, functions that it calls in the place of their calls."""
     steps: list[Equation] = []
 
     def named(variable: Any) -> Name:
@@ -69,7 +69,13 @@ def flattened(closed: Any) -> tuple[list[Name], list[Equation], list[Any]]:
         return [read(atom) for atom in jaxpr.outvars]
 
     arguments = [named(variable) for variable in closed.jaxpr.invars]
-    return arguments, steps, follow(closed.jaxpr, closed.consts, arguments)
+    results = follow(closed.jaxpr, closed.consts, arguments)
+    wanted, needed = {id(one) for one in results}, []
+    for step in reversed(steps):
+        if any(id(one) in wanted for one in step.outputs):
+            wanted |= {id(one) for one in step.inputs}
+            needed.append(step)
+    return arguments, needed[::-1], results
 
 
 def evaluated(steps: Sequence[Equation], values: dict[Name, Any]) -> None:
@@ -91,9 +97,9 @@ def by_numbers(steps: Sequence[Equation], values: dict[Name, np.ndarray], like: 
             values[one] if isinstance(one, Name) else _objects(np.asarray(one), lambda v, t=one.dtype: like(v, t))
             for one in step.inputs
         ]
-        name, (out, *more) = step.primitive.name, step.outputs
-        if more or int(np.prod(out.shape)) > MOST_NUMBERS:
-            raise CannotLower(f"{name!r} gives several results, or more numbers than a kernel holds")
+        name, out = step.primitive.name, step.outputs[0]
+        if int(np.prod(out.shape)) > MOST_NUMBERS:
+            raise CannotLower(f"the operation {name!r} gives more numbers than a kernel holds")
         if name in ELEMENTWISE:
             function = REPLACED.get(name) or functools.partial(step.primitive.bind, **step.params)
             found = _map(function, out.shape, inputs)
@@ -101,7 +107,8 @@ def by_numbers(steps: Sequence[Equation], values: dict[Name, np.ndarray], like: 
             found = RULES[name](step, out, *inputs)
         else:
             raise CannotLower(f"the operation {name!r} has no form in a kernel")
-        values[out] = np.asarray(found, object).reshape(out.shape)
+        several = found if step.primitive.multiple_results else [found]
+        values.update(zip(step.outputs, several, strict=True))
 
 
 def _objects(array: np.ndarray, make: Callable) -> np.ndarray:
@@ -159,6 +166,23 @@ def _best(better: Callable) -> Callable:
         return found
 
     return argbest
+
+
+def _largest(step: Equation, out: Name, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The k largest numbers along the last axis, the largest first, and their places."""
+    if step.params.get("axis", x.ndim - 1) not in (-1, x.ndim - 1):
+        raise CannotLower("the operation 'top_k' is not along the last axis")
+    found, places = np.empty(out.shape, object), np.empty(out.shape, object)
+    for at in np.ndindex(out.shape[:-1]):
+        left = list(x[at])
+        for i in range(out.shape[-1]):
+            best, place = left[0], jnp.zeros_like(left[0], jnp.int32)
+            for k, one in enumerate(left[1:], 1):
+                ahead = one > best
+                best, place = jnp.where(ahead, one, best), jnp.where(ahead, k, place)
+            found[(*at, i)], places[(*at, i)] = best, place
+            left = [jnp.where(place == k, -jnp.inf, one) for k, one in enumerate(left)]
+    return found, places
 
 
 def _broadcast(step: Equation, out: Name, x: np.ndarray, *_: Any) -> np.ndarray:
@@ -233,12 +257,39 @@ def _pad(step: Equation, out: Name, x: np.ndarray, value: np.ndarray) -> np.ndar
 
 
 def erf(x: jax.Array) -> jax.Array:
-    """The error function as XLA computes it, a quotient of polynomials, which Triton does not know."""
-    x = jnp.clip(x, -3.832506856900711, 3.832506856900711)
-    square = x * x
-    above = _polynomial(square, (0.00022905065861350646, 0.0034082910107109506, 0.050955695062380861, 0.18520832239976145, 1.128379143519084))  # noqa: E501
-    below = _polynomial(square, (-1.1791602954361697e-7, 0.000023547966471313185, 0.0010179625278914885, 0.014070470171167667, 0.11098505178285362, 0.49746925110067538, 1.0))  # noqa: E501
-    return x * above / below
+    """The error function, which Triton does not know: Maclaurin's series near 0, else 1 - erfc."""
+    near = x * _polynomial(x * x, ERF_NEAR)
+    return jnp.where(jnp.abs(x) < 1, near, jnp.sign(x) * (1 - _erfc_beyond_one(jnp.abs(x))))
+
+
+def erfc(x: jax.Array) -> jax.Array:
+    """1 - erf(x), to full precision where it is small (Cephes, as XLA)."""
+    beyond = _erfc_beyond_one(jnp.abs(x))
+    return jnp.where(jnp.abs(x) < 1, 1 - x * _polynomial(x * x, ERF_NEAR), jnp.where(x < 0, 2 - beyond, beyond))
+
+
+def _erfc_beyond_one(x: jax.Array) -> jax.Array:
+    """erfc(x) for x >= 1: exp(-x^2) / x times a polynomial of 1 / x^2."""
+    square = jnp.maximum(x * x, 1.0)
+    shape = jnp.where(x < 2, _polynomial(1 / square, ERFC_BELOW_TWO), _polynomial(1 / square, ERFC_ABOVE_TWO))
+    return jnp.exp(-square) / jnp.maximum(x, 1.0) * shape
+
+
+def lgamma(x: jax.Array) -> jax.Array:
+    """log |Gamma(x)| by Lanczos' sum, as XLA; below 1/2 by the reflection formula."""
+    below = x < 0.5
+    z = jnp.where(below, -x, x - 1)
+    series = jnp.full_like(x, 0.99999999999980993227684700473478)
+    for i, coefficient in enumerate(LANCZOS):
+        series = series + coefficient / (z + (i + 1))
+    t = z + 7.5
+    # (z + 1/2) log t - t with the large parts together: log t = log 7.5 + log1p(z / 7.5)
+    log_t = np.float32(np.log(7.5)) + jnp.log1p(z / 7.5)
+    direct = np.float32(0.5 * np.log(2 * np.pi)) + (z + 0.5 - t / log_t) * log_t + jnp.log(series)
+    fraction = jnp.abs(x) - jnp.floor(jnp.abs(x))
+    sine = jnp.log(jnp.sin(np.float32(np.pi) * jnp.minimum(fraction, 1 - fraction)))
+    reflected = jnp.where(jnp.isinf(sine), jnp.inf, np.float32(np.log(np.pi)) - sine - direct)
+    return jnp.where(below, reflected, direct)
 
 
 def _polynomial(x: jax.Array, coefficients: Sequence[float]) -> jax.Array:
@@ -248,7 +299,16 @@ def _polynomial(x: jax.Array, coefficients: Sequence[float]) -> jax.Array:
     return value
 
 
-REPLACED: dict[str, Callable] = {"erf": erf, "add_any": jnp.add, "copy": lambda x: x, "copy_p": lambda x: x}
+ERF_NEAR = (7.853861353153693e-5, -8.010193625184903e-4, 5.188327685732524e-3, -2.685381193529856e-2, 1.128358514861418e-1,
+    -3.761262582423300e-1, 1.128379165726710)  # fmt: skip
+ERFC_BELOW_TWO = (2.326819970068386e-2, -1.387039388740657e-1, 3.687424674597105e-1, -5.824733027278666e-1,
+    6.210004621745983e-1, -4.944515323274145e-1, 3.404879937665872e-1, -2.741127028184656e-1, 5.638259427386472e-1)  # fmt: skip
+ERFC_ABOVE_TWO = (-1.047766399936249e1, 1.297719955372516e1, -7.495518717768503, 2.921019019210786, -1.015265279202700,
+    4.218463358204948e-1, -2.820767439740514e-1, 5.641895067754075e-1)  # fmt: skip
+LANCZOS = (676.520368121885098567009190444019, -1259.13921672240287047156078755283, 771.3234287776530788486528258894,
+    -176.61502916214059906584551354, 12.507343278686904814458936853, -0.13857109526572011689554707,
+    9.984369578019570859563e-6, 1.50563273514931155834e-7)  # fmt: skip
+REPLACED: dict[str, Callable] = {"erf": erf, "erfc": erfc, "lgamma": lgamma, "add_any": jnp.add, "copy": lambda x: x, "stop_gradient": lambda x: x}
 ELEMENTWISE = {
     "add", "sub", "mul", "div", "rem", "neg", "sign", "floor", "ceil", "is_finite", "exp", "exp2", "expm1", "log", "log1p",
     "sin", "cos", "tan", "tanh", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "logistic", "sqrt",
@@ -264,6 +324,7 @@ RULES: dict[str, Callable] = {
     "transpose": lambda step, out, x: x.transpose(step.params["permutation"]),
     "slice": _slice,
     "concatenate": lambda step, out, *parts: np.concatenate(parts, step.params["dimension"]),
+    "top_k": _largest,
     "rev": lambda step, out, x: np.flip(x, step.params["dimensions"]),
     "pad": _pad,
     "gather": _gather,
