@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from topiczoo.corpora.layouts import PaddedBatches
 
@@ -21,8 +23,6 @@ KERNEL = "one kernel of the GPU"
 
 def why_not(program: Callable, *arguments: Any) -> str:
     """Why a program that holds a kernel cannot be compiled for such arguments; empty where it can."""
-    if not with_kernels():
-        return "there is no GPU"
     try:
         jax.jit(program).lower(*arguments).compile()
     except Exception as error:  # whatever it is: the plain sweep serves every story
@@ -30,9 +30,26 @@ def why_not(program: Callable, *arguments: Any) -> str:
     return ""
 
 
+def why_none() -> str:
+    """Why this process cannot use kernels at all; empty where it can."""
+    if INTERPRETED:
+        return ""
+    return _of_words_alone() if jax.default_backend() == "gpu" else "there is no GPU"
+
+
 def with_kernels() -> bool:
-    """Whether this process has a device for kernels."""
-    return INTERPRETED or jax.default_backend() == "gpu"
+    return not why_none()
+
+
+@functools.cache
+def _of_words_alone() -> str:
+    """Why the sweep of words alone cannot be compiled; empty where it can."""
+    with jax.ensure_compile_time_eval():  # who asks may be tracing
+        lanes, one = jnp.arange(4).reshape(1, 1, 4), jnp.ones((1, 1), jnp.int32)
+        batches = PaddedBatches(0 * lanes, 0 * one, one, lanes, 0 * lanes + 1, jnp.arange(4))
+        weights = Weights(jnp.ones((2, 2)), jnp.ones((1, 2)), ())
+        arguments = jax.random.key(0), jnp.ones((4, 2)), batches, weights
+    return why_not(lambda *given: soft_sweeps_by_kernel(*given, exact=1), *arguments)
 
 
 def sweep_tokens(
@@ -59,7 +76,5 @@ def expected_counts_of(
 ) -> jax.Array:
     """Expected counts of the topics of documents outside the fit, likewise."""
     if with_kernels():
-        return expected_counts_by_kernel(
-            counts, batches, weights, iterations, interpret=jax.default_backend() == "cpu"
-        )
+        return expected_counts_by_kernel(counts, batches, weights, iterations, interpret=jax.default_backend() == "cpu")
     return expected_counts(between, counts, batches, weights, iterations, deepest)

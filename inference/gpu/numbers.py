@@ -18,6 +18,8 @@ import numpy as np
 from jax import lax
 from jax.extend import core
 
+from .special import erf, erfc, lgamma
+
 CALLS = {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"}
 CALLS |= {"checkpoint", "remat", "remat2"}
 MOST_NUMBERS = 4096  # of one array: each is a line of the kernel
@@ -59,7 +61,9 @@ def flattened(closed: Any) -> tuple[list[Name], list[Equation], list[Any]]:
 
         for equation in jaxpr.eqns:
             inputs = [read(atom) for atom in equation.invars]
-            inner = next((equation.params[n] for n in ("jaxpr", "call_jaxpr", "fun_jaxpr") if n in equation.params), None)
+            inner = next(
+                (equation.params[n] for n in ("jaxpr", "call_jaxpr", "fun_jaxpr") if n in equation.params), None
+            )
             if equation.primitive.name in CALLS and inner is not None:
                 outputs = follow(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), inputs)
             else:
@@ -198,7 +202,6 @@ def _slice(step: Equation, out: Name, x: np.ndarray) -> np.ndarray:
     return x[tuple(map(slice, given["start_indices"], given["limit_indices"], strides))]
 
 
-
 def _dot(step: Equation, out: Name, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     (of_x, of_y), (batch_x, batch_y) = step.params["dimension_numbers"]
     free_x = [a for a in range(x.ndim) if a not in (*of_x, *batch_x)]
@@ -211,7 +214,7 @@ def _dot(step: Equation, out: Name, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     for *at, i, j in np.ndindex(found.shape):
         products = (a * b for a, b in zip(left[(*at, i)], right[(*at, j)], strict=True))
         found[(*at, i, j)] = functools.reduce(jnp.add, products)
-    return found
+    return found.reshape(out.shape)
 
 
 def _gather(step: Equation, out: Name, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
@@ -228,26 +231,47 @@ def _gather(step: Equation, out: Name, x: np.ndarray, indices: np.ndarray) -> np
         for d, axis in zip(given.operand_batching_dims, given.start_indices_batching_dims, strict=True):
             first[d] = batch[axis]
         moving = list(given.start_index_map)
-        ranges = [range(x.shape[d] - sizes[d] + 1) for d in moving]
-        own = [indices[(*batch, i)] for i in range(len(moving))]
-        if not filled:
-            own = [jnp.clip(one, 0, len(one_range) - 1) for one, one_range in zip(own, ranges, strict=True)]
-        value: Any = None
-        for combination in itertools.product(*ranges):
-            at = list(first)
-            for d, start in zip(moving, combination, strict=True):
-                at[d] += start
-            here = x[tuple(at)]
-            hit = functools.reduce(jnp.logical_and, [o == jnp.asarray(c, o.dtype) for o, c in zip(own, combination, strict=True)])
-            value = jnp.where(hit, here, jnp.full_like(here, np.nan) if filled else here) if value is None else jnp.where(hit, here, value)
-        found[place] = value
+        starts = [indices[(*batch, i)] for i in range(len(moving))]
+        found[place] = _picked(x, first, moving, starts, sizes, filled)
     return found
 
 
+def _dynamic_slice(step: Equation, out: Name, x: np.ndarray, *starts: np.ndarray) -> np.ndarray:
+    sizes, found = step.params["slice_sizes"], np.empty(out.shape, object)
+    for place in np.ndindex(out.shape):
+        found[place] = _picked(x, place, range(x.ndim), [start[()] for start in starts], sizes, False)
+    return found
+
+
+def _picked(
+    x: np.ndarray,
+    first: Sequence[int],
+    moving: Sequence[int],
+    starts: Sequence[Any],
+    sizes: Sequence[int],
+    filled: bool,
+) -> Any:
+    """x at ``first`` moved along some axes by ``starts``; beyond the end NaN, or as near to it as a slice may lie."""
+    ranges = [range(x.shape[axis] - sizes[axis] + 1) for axis in moving]
+    if not filled:
+        starts = [jnp.clip(one, 0, len(along) - 1) for one, along in zip(starts, ranges, strict=True)]
+    value: Any = None
+    for combination in itertools.product(*ranges):
+        at = list(first)
+        for axis, start in zip(moving, combination, strict=True):
+            at[axis] += start
+        here, hits = (
+            x[tuple(at)],
+            [one == jnp.asarray(c, one.dtype) for one, c in zip(starts, combination, strict=True)],
+        )
+        if value is None:
+            value = jnp.full_like(here, np.nan) if filled else here
+        value = jnp.where(functools.reduce(jnp.logical_and, hits), here, value)
+    return value
+
+
 def _pad(step: Equation, out: Name, x: np.ndarray, value: np.ndarray) -> np.ndarray:
-    found = np.empty(out.shape, object)
-    found[...] = value[()]
-    places = []
+    found, places = _map(lambda one: one, out.shape, [value]), []
     for (low, high, between), size in zip(step.params["padding_config"], x.shape, strict=True):
         if low < 0 or high < 0:
             raise CannotLower("the operation 'pad' cuts off")
@@ -256,59 +280,14 @@ def _pad(step: Equation, out: Name, x: np.ndarray, value: np.ndarray) -> np.ndar
     return found
 
 
-def erf(x: jax.Array) -> jax.Array:
-    """The error function, which Triton does not know: Maclaurin's series near 0, else 1 - erfc."""
-    near = x * _polynomial(x * x, ERF_NEAR)
-    return jnp.where(jnp.abs(x) < 1, near, jnp.sign(x) * (1 - _erfc_beyond_one(jnp.abs(x))))
-
-
-def erfc(x: jax.Array) -> jax.Array:
-    """1 - erf(x), to full precision where it is small (Cephes, as XLA)."""
-    beyond = _erfc_beyond_one(jnp.abs(x))
-    return jnp.where(jnp.abs(x) < 1, 1 - x * _polynomial(x * x, ERF_NEAR), jnp.where(x < 0, 2 - beyond, beyond))
-
-
-def _erfc_beyond_one(x: jax.Array) -> jax.Array:
-    """erfc(x) for x >= 1: exp(-x^2) / x times a polynomial of 1 / x^2."""
-    square = jnp.maximum(x * x, 1.0)
-    shape = jnp.where(x < 2, _polynomial(1 / square, ERFC_BELOW_TWO), _polynomial(1 / square, ERFC_ABOVE_TWO))
-    return jnp.exp(-square) / jnp.maximum(x, 1.0) * shape
-
-
-def lgamma(x: jax.Array) -> jax.Array:
-    """log |Gamma(x)| by Lanczos' sum, as XLA; below 1/2 by the reflection formula."""
-    below = x < 0.5
-    z = jnp.where(below, -x, x - 1)
-    series = jnp.full_like(x, 0.99999999999980993227684700473478)
-    for i, coefficient in enumerate(LANCZOS):
-        series = series + coefficient / (z + (i + 1))
-    t = z + 7.5
-    # (z + 1/2) log t - t with the large parts together: log t = log 7.5 + log1p(z / 7.5)
-    log_t = np.float32(np.log(7.5)) + jnp.log1p(z / 7.5)
-    direct = np.float32(0.5 * np.log(2 * np.pi)) + (z + 0.5 - t / log_t) * log_t + jnp.log(series)
-    fraction = jnp.abs(x) - jnp.floor(jnp.abs(x))
-    sine = jnp.log(jnp.sin(np.float32(np.pi) * jnp.minimum(fraction, 1 - fraction)))
-    reflected = jnp.where(jnp.isinf(sine), jnp.inf, np.float32(np.log(np.pi)) - sine - direct)
-    return jnp.where(below, reflected, direct)
-
-
-def _polynomial(x: jax.Array, coefficients: Sequence[float]) -> jax.Array:
-    value = jnp.full_like(x, coefficients[0])
-    for coefficient in coefficients[1:]:
-        value = value * x + coefficient
-    return value
-
-
-ERF_NEAR = (7.853861353153693e-5, -8.010193625184903e-4, 5.188327685732524e-3, -2.685381193529856e-2, 1.128358514861418e-1,
-    -3.761262582423300e-1, 1.128379165726710)  # fmt: skip
-ERFC_BELOW_TWO = (2.326819970068386e-2, -1.387039388740657e-1, 3.687424674597105e-1, -5.824733027278666e-1,
-    6.210004621745983e-1, -4.944515323274145e-1, 3.404879937665872e-1, -2.741127028184656e-1, 5.638259427386472e-1)  # fmt: skip
-ERFC_ABOVE_TWO = (-1.047766399936249e1, 1.297719955372516e1, -7.495518717768503, 2.921019019210786, -1.015265279202700,
-    4.218463358204948e-1, -2.820767439740514e-1, 5.641895067754075e-1)  # fmt: skip
-LANCZOS = (676.520368121885098567009190444019, -1259.13921672240287047156078755283, 771.3234287776530788486528258894,
-    -176.61502916214059906584551354, 12.507343278686904814458936853, -0.13857109526572011689554707,
-    9.984369578019570859563e-6, 1.50563273514931155834e-7)  # fmt: skip
-REPLACED: dict[str, Callable] = {"erf": erf, "erfc": erfc, "lgamma": lgamma, "add_any": jnp.add, "copy": lambda x: x, "stop_gradient": lambda x: x}
+REPLACED: dict[str, Callable] = {
+    "erf": erf,
+    "erfc": erfc,
+    "lgamma": lgamma,
+    "add_any": jnp.add,
+    "copy": lambda x: x,
+    "stop_gradient": lambda x: x,
+}
 ELEMENTWISE = {
     "add", "sub", "mul", "div", "rem", "neg", "sign", "floor", "ceil", "is_finite", "exp", "exp2", "expm1", "log", "log1p",
     "sin", "cos", "tan", "tanh", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "logistic", "sqrt",
@@ -324,6 +303,10 @@ RULES: dict[str, Callable] = {
     "transpose": lambda step, out, x: x.transpose(step.params["permutation"]),
     "slice": _slice,
     "concatenate": lambda step, out, *parts: np.concatenate(parts, step.params["dimension"]),
+    "stack": lambda step, out, *parts: np.stack(parts, step.params["axis"]),
+    "unstack": lambda step, out, x: tuple(np.moveaxis(x, step.params["axis"], 0)),
+    "split": lambda step, out, x: tuple(np.split(x, np.cumsum(step.params["sizes"])[:-1], step.params["axis"])),
+    "dynamic_slice": _dynamic_slice,
     "top_k": _largest,
     "rev": lambda step, out, x: np.flip(x, step.params["dimensions"]),
     "pad": _pad,

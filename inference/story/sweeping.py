@@ -95,8 +95,8 @@ def sweep(
 
 def why_no_kernel(graph: BoundGraph, collapsed: bool) -> str:
     """Why the sweep of a story cannot be one kernel of the GPU; empty where it can."""
-    if not choosing.with_kernels():
-        return choosing.why_not(sweep)
+    if why := choosing.why_none():
+        return why
     rows = np.resize(np.arange(len(graph.few_corpus)), TRIED)
     corpus, y = documents(graph.few_corpus[rows], batches=True), jax.tree.map(lambda leaf: leaf[rows], graph.few_y)
     values = graph.take(graph.few_values, rows)
