@@ -162,7 +162,10 @@ def test_chains_in_one_launch_draw_as_the_plain_sweep_does_however_programs_are_
 
     def swept(by_kernel, **cut):
         how = (lambda *given: sweep_by_kernel(*given, interpret=True, **cut)) if by_kernel else sweep_shards
-        one = lambda key: how(supervision, True, told._replace(keys=(key, key)), z, batches)
+
+        def one(key):
+            return how(supervision, True, told._replace(keys=(key, key)), z, batches)
+
         return jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(2), 2))
 
     plain, kernel, cut = swept(False), swept(True), swept(True, shape=Shape(8, 1, ahead=False))

@@ -12,7 +12,6 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -291,8 +290,8 @@ REPLACED: dict[str, Callable] = {
 ELEMENTWISE = {
     "add", "sub", "mul", "div", "rem", "neg", "sign", "floor", "ceil", "is_finite", "exp", "exp2", "expm1", "log", "log1p",
     "sin", "cos", "tan", "tanh", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "logistic", "sqrt",
-    "rsqrt", "cbrt", "square", "abs", "pow", "integer_pow", "max", "min", "atan2", "nextafter", "and", "or", "xor", "not", "eq",
-    "ne", "lt", "le", "gt", "ge", "select_n", "clamp", "convert_element_type", "shift_left", "shift_right_logical",
+    "rsqrt", "cbrt", "square", "abs", "pow", "integer_pow", "max", "min", "atan2", "nextafter", "and", "or", "xor", "not",
+    "eq", "ne", "lt", "le", "gt", "ge", "select_n", "clamp", "convert_element_type", "shift_left", "shift_right_logical",
     "shift_right_arithmetic", *REPLACED,
 }  # fmt: skip
 RULES: dict[str, Callable] = {

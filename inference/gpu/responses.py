@@ -1,8 +1,8 @@
 """A response as the kernel computes it: what does not follow from the predictors is computed before, once a document.
 
-A :class:`~..kernels.sweep.Supervision` is traced for one document. Steps that the predictors enter are the kernel's, number by
-number (:mod:`.numbers`); all others, such as log Gamma(y + 1) of a count, are computed outside for all documents, and what
-the kernel's steps read of them is handed in.
+A :class:`~..kernels.sweep.Supervision` is traced for one document. Steps that the predictors enter are the kernel's, number
+by number (:mod:`.numbers`); all others, such as log Gamma(y + 1) of a count, are computed outside for all documents, and
+what the kernel's steps read of them is handed in.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The topic sweep as one kernel: a program for some documents side by side, all their topics in registers.
 
-The law, the random numbers and the rule by which they choose a topic are those of :mod:`..kernels.sweep`: token n of document
-d has two uniforms that follow from the key, d and n alone (threefry counters); the first picks the topic at which the
-running sum of the words' factors passes it, the second accepts it by the response. So both give the same topics but where
-a sum, rounded otherwise, falls on the other side of a uniform. A program reads a token of each of its documents, the row of
+The law, the random numbers and the rule by which they choose a topic are those of :mod:`..kernels.sweep`: token n of
+document d has two uniforms that follow from the key, d and n alone (threefry counters); the first picks the topic at which
+the running sum of the words' factors passes it, the second accepts it by the response. So both give the same topics but
+where a sum, rounded otherwise, falls on the other side of a uniform. A program reads a token of each of its documents, the row of
 beta of each, and writes their topics; counts and predictors never leave it. Documents are laid out longest first, so that
 those of a program end together and the longest programs start first. Chains are programs of the same launch, by ``vmap``.
 """
@@ -148,8 +148,9 @@ def _program(
     uniform_ref, n = given.pop(0), shape.documents
     lane = pl.program_id(0) * n + lax.broadcasted_iota(jnp.int32, (n,), 0)
     batch = (pl.program_id(0) * n) // width
-    begin = start_ref[batch] * width + lane - batch * width
     row, length = rows_ref[lane], lengths_ref[lane]
+    deepest = jnp.max(length)  # behind the last batch there may be none: documents without words read the first
+    begin = jnp.where(deepest > 0, start_ref[batch], 0) * width + lane - batch * width
     of_label = first_ref[row] if first_ref is not None else 0
     share = 1.0 / jnp.maximum(length, 1).astype(jnp.float32)  # of one token in its document
     topic = lax.broadcasted_iota(jnp.int32, (n, padded), 1)
@@ -167,7 +168,7 @@ def _program(
         log_response = response(numbers, predictors)
 
     def at(ref: Any, i: jax.Array) -> jax.Array:
-        return triton.load(ref.at[begin + i * width], mask=i < length, other=0)
+        return ref[begin + jnp.clip(i, 0, jnp.maximum(deepest - 1, 0)) * width]
 
     def rest_at(i: jax.Array, term: jax.Array) -> tuple:
         """What is read of a token whose term is known."""
@@ -200,14 +201,14 @@ def _program(
             accepted = (there > here + accepting[0]) | (here == -jnp.inf)
             new, here = jnp.where(accepted, new, old), jnp.where(accepted, there, here)
             predictors = tuple(jnp.where(accepted, *both) for both in zip(moved, predictors, strict=True))
-        triton.store(new_ref.at[place], new, mask=present)
+        new_ref[place] = new
         counts = without + jnp.where((topic == new[:, None]) & present[:, None], 1.0, 0.0)
         return (counts, proposed, predictors, here), *later
 
     state = counts, jnp.zeros((n,), jnp.float32), predictors, log_response
     zero = jnp.zeros((), jnp.int32)
     read = (at(terms_ref, zero + 1), rest_at(zero, at(terms_ref, zero))) if shape.ahead else (zero, zero)
-    (counts, proposed, _, _), *_ = lax.fori_loop(0, jnp.max(length), one_token, (state, *read))
+    (counts, proposed, _, _), *_ = lax.fori_loop(0, deepest, one_token, (state, *read))
     if soft:
         counts = jnp.floor(counts + 0.5)  # what rounding has left of the expected counts must not stay
     triton.store(new_counts_ref.at[jnp.broadcast_to(lane[:, None], (n, padded)), topic], counts, mask=real)

@@ -116,7 +116,8 @@ def gibbs(
         info={
             "seed": seed, "num_warmup": num_warmup, "thinning": thinning, "start": "merged" if begin else "random",
             "response_weight": response_weight, "held_out": held_out.tolist(), "blocks": plan.describe(),
-            **({"sweep": topics.swept_by} if isinstance(topics, TopicBlock) else {}), "interrupted": drawn.interrupted, "as_means": sorted(large), **circumstances(),
+            "sweep": getattr(topics, "swept_by", None), "interrupted": drawn.interrupted, "as_means": sorted(large),
+            **circumstances(),
         },
     )  # fmt: skip
 

@@ -82,7 +82,8 @@ def sweep(
 ) -> Assignments:  # fmt: skip
     """A new topic for every token of the corpus; those of the shards may have been drawn already, ``swept``.
 
-    ``by_kernel``: as one kernel of a GPU, where :func:`why_no_kernel` has found nothing against it. Assignments without a table of topics and terms stay without one.
+    ``by_kernel``: as one kernel of a GPU, where :func:`why_no_kernel` has found nothing against it. Assignments without a
+    table of topics and terms stay without one.
     """
     batches = corpus.laid_out
     told = given(key, graph, corpus, y, values, collapsed)
