@@ -48,8 +48,8 @@ def _of_words_alone() -> str:
         lanes, one = jnp.arange(4).reshape(1, 1, 4), jnp.ones((1, 1), jnp.int32)
         batches = PaddedBatches(0 * lanes, 0 * one, one, lanes, 0 * lanes + 1, jnp.arange(4))
         weights = Weights(jnp.ones((2, 2)), jnp.ones((1, 2)), ())
-        arguments = jax.random.key(0), jnp.ones((4, 2)), batches, weights
-    return why_not(lambda *given: soft_sweeps_by_kernel(*given, exact=1), *arguments)
+        key, counts = jax.random.key(0), jnp.ones((4, 2))
+    return why_not(functools.partial(soft_sweeps_by_kernel, exact=1), key, counts, batches, weights)
 
 
 def sweep_tokens(

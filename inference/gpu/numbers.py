@@ -56,7 +56,8 @@ def flattened(closed: Any) -> tuple[list[Name], list[Equation], list[Any]]:
         known |= dict(zip(jaxpr.invars, arguments, strict=True))
 
         def read(atom: Any) -> Any:
-            return np.asarray(atom.val, atom.aval.dtype) if isinstance(atom, core.Literal) else known[atom]
+            aval: Any = atom.aval
+            return np.asarray(atom.val, aval.dtype) if isinstance(atom, core.Literal) else known[atom]
 
         for equation in jaxpr.eqns:
             inputs = [read(atom) for atom in equation.invars]

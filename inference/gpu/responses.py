@@ -77,9 +77,8 @@ class ResponseInKernel:
             values[one] = _array(predictors[place : place + size], one.shape)
             place += size
         by_numbers(self.inside, values, constant)
-        result = values[self.result] if isinstance(self.result, Name) else np.asarray(self.result, object)
-        found = result[()]
-        return jnp.broadcast_to(found, width) if jnp.shape(found) != width else found
+        found: Any = values[self.result][()] if isinstance(self.result, Name) else constant(self.result, jnp.float32)
+        return found
 
 
 def _parted(steps: Sequence[Equation], predictors: Sequence[Name]) -> tuple[list[Equation], list[Equation]]:

@@ -3,9 +3,11 @@
 The law, the random numbers and the rule by which they choose a topic are those of :mod:`..kernels.sweep`: token n of
 document d has two uniforms that follow from the key, d and n alone (threefry counters); the first picks the topic at which
 the running sum of the words' factors passes it, the second accepts it by the response. So both give the same topics but
-where a sum, rounded otherwise, falls on the other side of a uniform. A program reads a token of each of its documents, the row of
-beta of each, and writes their topics; counts and predictors never leave it. Documents are laid out longest first, so that
-those of a program end together and the longest programs start first. Chains are programs of the same launch, by ``vmap``.
+where a sum, rounded otherwise, falls on the other side of a uniform.
+
+A program reads a token of each of its documents, the row of beta of each, and writes their topics; counts and predictors
+never leave it. Documents are laid out longest first, so that those of a program end together and the longest programs start
+first. Chains are programs of the same launch, by ``vmap``.
 """
 
 from __future__ import annotations
