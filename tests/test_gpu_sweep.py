@@ -18,6 +18,7 @@ from scipy import special as exactly
 from scipy import stats
 from test_topic_draws import assert_counted, assert_independent
 
+from topiczoo import inference
 from topiczoo.corpora import Corpus, layouts
 from topiczoo.inference.gpu import choosing, special
 from topiczoo.inference.gpu.fold import expected_counts_by_kernel, soft_sweeps_by_kernel
@@ -111,6 +112,19 @@ def test_topics_have_their_exact_law(interpreted, story):
         assert known.standard_errors(own.mean(0), mean).max() < FAR
         assert known.standard_errors(np.einsum("tck,tcl->ckl", own, own) / len(own), second).max() < FAR
         assert_independent((own - mean)[None], np.diag(second) - mean**2)
+
+
+@pytest.mark.slow
+def test_a_fit_by_kernels_and_a_plain_one_have_the_same_draws(monkeypatch):
+    """All parameters are known, so that nothing but topics and theta moves."""
+    corpus, y, _, _ = known.copies(known.supervised, 12)
+    short = {"num_warmup": 3, "num_samples": 4, "num_chains": 2, "progress_bar": False}
+    plain = inference.gibbs(known.supervised, corpus, y, **short)
+    monkeypatch.setattr(choosing, "INTERPRETED", True)
+    fit = inference.gibbs(known.supervised, corpus, y, **short)
+    assert fit.info["sweep"] == choosing.KERNEL != plain.info["sweep"]
+    np.testing.assert_allclose(fit.draws["theta"], plain.draws["theta"], rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(fit.statistics["moved"], plain.statistics["moved"])
 
 
 class Response:
