@@ -29,6 +29,7 @@ from topiczoo.inference.kernels.assignments import Assignments, Labels
 from topiczoo.inference.kernels.soft_sweep import expected_counts, soft_sweeps
 from topiczoo.inference.kernels.sweep import Given, Weights, sweep_shards
 from topiczoo.inference.mcmc.plan import choose_blocks
+from topiczoo.inference.story import sweeping
 from topiczoo.inference.story.assignments import TopicAssignments
 from topiczoo.inference.story.reading import read
 from topiczoo.inference.story.sweeping import sweep
@@ -264,10 +265,15 @@ def test_twenty_classes_and_the_runner_up_can_be_part_of_a_kernel_for_triton():
         assert "triton" in lowered(supervision, (eta,))
 
 
-def test_what_a_kernel_cannot_hold_is_left_to_the_plain_sweep_with_the_reason(interpreted):
+def test_what_a_kernel_cannot_hold_is_left_to_the_plain_sweep_with_the_reason(interpreted, monkeypatch):
     corpus, y, _, _ = known.copies(known.not_linear, 3)
     reason = "the response reads more of the topics' shares than products with coefficients"
     assert choose_blocks(read(known.not_linear, corpus, y, {})).blocks[-1].swept_by == f"plain JAX: {reason}"
+
+    monkeypatch.setattr(sweeping, "LARGEST", layouts.num_places(corpus))
+    large = choose_blocks(read(known.unsupervised, corpus, None, {})).blocks[-1]
+    assert large.swept_by == f"plain JAX: the corpus has more than {sweeping.LARGEST} places"
+    assert layouts.num_places(corpus) == layouts.token_batches(corpus, shards=1).terms.size
 
     weights = Weights(jnp.zeros((2, 3)), jnp.zeros((1, 3)), (jnp.zeros(3),))
     sorting = Response(lambda x: dist.Normal(jnp.sort(jnp.stack([x, 2 * x], -1), -1)[..., 0], 1.0))

@@ -15,7 +15,7 @@ from ..kernels.assignments import Assignments
 from ..kernels.soft_sweep import expected_counts, soft_sweeps
 from ..kernels.sweep import Given, Supervision, Swept, Weights, sweep_shards
 from .fold import expected_counts_by_kernel, soft_sweeps_by_kernel
-from .sweep import sweep_by_kernel
+from .sweep import LARGEST, Shape, sweep_by_kernel
 
 INTERPRETED = False  # whether a host without a GPU runs the kernel, step by step: for tests
 KERNEL = "one kernel of the GPU"
@@ -37,8 +37,9 @@ def why_none() -> str:
     return _of_words_alone() if jax.default_backend() == "gpu" else "there is no GPU"
 
 
-def with_kernels() -> bool:
-    return not why_none()
+def with_kernels(batches: PaddedBatches) -> bool:
+    """Whether words of such documents, without a response, are swept by kernels."""
+    return not why_none() and len(batches.terms) == 1 and batches.terms.size < LARGEST
 
 
 @functools.cache
@@ -54,11 +55,12 @@ def _of_words_alone() -> str:
 
 def sweep_tokens(
     supervision: Supervision | None, collapsed: bool, given: Given, z: Assignments, batches: PaddedBatches,
-    *, by_kernel: bool,
+    *, by_kernel: bool, shape: Shape | None = None,
 ) -> Swept:  # fmt: skip
-    """A new topic for every token of all batches, by a kernel or in plain JAX."""
+    """A new topic for every token of all batches, by a kernel, of which the shape may be given, or in plain JAX."""
     if by_kernel:
-        return sweep_by_kernel(supervision, collapsed, given, z, batches, interpret=jax.default_backend() == "cpu")
+        interpret = jax.default_backend() == "cpu"
+        return sweep_by_kernel(supervision, collapsed, given, z, batches, shape=shape, interpret=interpret)
     return sweep_shards(supervision, collapsed, given, z, batches)
 
 
@@ -66,7 +68,7 @@ def soft_sweeps_of(
     key: jax.Array, counts: jax.Array, batches: PaddedBatches, weights: Weights, exact: int, deepest: int
 ) -> tuple[jax.Array, jax.Array]:
     """A draw of the topics of documents outside the fit, by a kernel where there is a device for it."""
-    if with_kernels():
+    if with_kernels(batches):
         return soft_sweeps_by_kernel(key, counts, batches, weights, exact, interpret=jax.default_backend() == "cpu")
     return soft_sweeps(key, counts, batches, weights, exact, deepest)
 
@@ -75,6 +77,6 @@ def expected_counts_of(
     between: Any, counts: jax.Array, batches: PaddedBatches, weights: Weights, iterations: int, deepest: int
 ) -> jax.Array:
     """Expected counts of the topics of documents outside the fit, likewise."""
-    if with_kernels():
+    if with_kernels(batches):
         return expected_counts_by_kernel(counts, batches, weights, iterations, interpret=jax.default_backend() == "cpu")
     return expected_counts(between, counts, batches, weights, iterations, deepest)

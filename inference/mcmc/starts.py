@@ -110,7 +110,7 @@ def over_complete(
     z = _first(key, batches, num_topics, num_terms)
     for step in range(SWEEPS):
         told = _given(jax.random.fold_in(key, step), z.topic_term, *priors)
-        if with_kernels():
+        if with_kernels(batches):
             swept = _sweep_by_kernel(told, z, batches)
         else:
             swept = Swept(*map(jnp.asarray, by_threads(_sweep, batches, told, z, batches)))

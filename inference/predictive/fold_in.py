@@ -216,7 +216,15 @@ class FoldIn:
         if self.local is not None:
             return self.local.round(self.graph, corpus, key, z, values)
         return sweep(
-            key, z, self.graph, corpus, None, values, collapsed=True, supervised=False, by_kernel=with_kernels()
+            key,
+            z,
+            self.graph,
+            corpus,
+            None,
+            values,
+            collapsed=True,
+            supervised=False,
+            by_kernel=with_kernels(corpus.laid_out),
         )
 
     def given(self, z: Any, theta: jax.Array | None, values: Values) -> dict:

@@ -82,7 +82,15 @@ class LocalFold:
         sweep_key, local_key = jax.random.split(key)
         before = {**values, **state.values}
         z = sweep(
-            sweep_key, state.z, graph, corpus, None, before, collapsed=False, supervised=False, by_kernel=with_kernels()
+            sweep_key,
+            state.z,
+            graph,
+            corpus,
+            None,
+            before,
+            collapsed=False,
+            supervised=False,
+            by_kernel=with_kernels(corpus.laid_out),
         )
         new = self.density(graph, corpus, values, z.document_topic).draw(local_key, state.values)
         return Folded(z, new, self._theta(graph, corpus, {**values, **new}))

@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from topiczoo.corpora.layouts import Documents, documents
+from topiczoo.corpora.layouts import Documents, documents, num_places
 
 from ..gpu import choosing
+from ..gpu.sweep import LARGEST, Shape
 from ..kernels.assignments import Assignments, Labels
 from ..kernels.sweep import FLOOR, Given, Swept, Weights, assembled, sweep_long
 from .bound import BoundGraph
@@ -98,6 +99,9 @@ def why_no_kernel(graph: BoundGraph, collapsed: bool) -> str:
     """Why the sweep of a story cannot be one kernel of the GPU; empty where it can."""
     if why := choosing.why_none():
         return why
+    if num_places(graph.corpus) >= LARGEST:
+        return f"the corpus has more than {LARGEST} places"
+    shape = Shape.of(graph.num_topics, TRIED, len(graph.corpus))
     rows = np.resize(np.arange(len(graph.few_corpus)), TRIED)
     corpus, y = documents(graph.few_corpus[rows], batches=True), jax.tree.map(lambda leaf: leaf[rows], graph.few_y)
     values = graph.take(graph.few_values, rows)
@@ -107,6 +111,6 @@ def why_no_kernel(graph: BoundGraph, collapsed: bool) -> str:
     def program(key: jax.Array, z: Assignments, corpus: Documents, y: Y, values: Values) -> Swept:
         told = given(key, graph, corpus, y, values, collapsed)
         supervision = StorySupervision(graph) if graph.response_sites else None
-        return choosing.sweep_tokens(supervision, collapsed, told, z, corpus.laid_out, by_kernel=True)
+        return choosing.sweep_tokens(supervision, collapsed, told, z, corpus.laid_out, by_kernel=True, shape=shape)
 
     return choosing.why_not(traced(program), jax.random.key(0), z, corpus, y, values)
