@@ -163,8 +163,7 @@ def token_batches(corpus: Corpus, shards: int | None = None, *, long: bool = Fal
         lengths = np.where(alone, 0, lengths)
     if shards is None:
         shards = SHARDS if lengths.sum() >= LEAST_SHARED and jax.default_backend() == "cpu" else 1
-    width = WIDTH if jax.default_backend() == "cpu" else WIDTH_OF_ACCELERATORS
-    width = min(width, 2 ** int(np.ceil(np.log2(max(corpus.num_documents / shards, 1)))))
+    width = batch_width(corpus.num_documents / shards)
     order = np.full(-(-corpus.num_documents // width) * width, -1)
     order[: corpus.num_documents] = np.argsort(-lengths, kind="stable")
     in_batches = order.reshape(-1, width)
@@ -194,6 +193,18 @@ def token_batches(corpus: Corpus, shards: int | None = None, *, long: bool = Fal
     arrays: Any = terms, start, depth, np.where(inside, rows, 0), in_lane, lane_of
     apart = _long_documents(corpus, np.flatnonzero(alone)) if alone.any() else None
     return PaddedBatches(*jax.tree.map(lambda array: jnp.asarray(array, jnp.int32), arrays))._replace(long=apart)
+
+
+def batch_width(num_documents: float) -> int:
+    """Documents side by side in a batch of a shard that has so many."""
+    width = WIDTH if jax.default_backend() == "cpu" else WIDTH_OF_ACCELERATORS
+    return min(width, 2 ** int(np.ceil(np.log2(max(num_documents, 1)))))
+
+
+def num_places(corpus: Corpus) -> int:
+    """Places of the batches of a corpus in one shard, with and without a token."""
+    width = batch_width(corpus.num_documents)
+    return width * int(np.sort(corpus.lengths)[::-1][::width].sum())
 
 
 def _long_documents(corpus: Corpus, rows: np.ndarray) -> LongDocuments:

@@ -162,6 +162,7 @@ def test_statistics_have_their_exact_means(fits):
 
 def test_layouts_threads_and_chains_beside_make_no_difference(fits):
     whole, shared, threads = fits.values()
+    assert whole.info["sweep"] == "plain JAX: there is no GPU"
     np.testing.assert_array_equal(shared.draws["theta"][:1, 1::2], threads.draws["theta"])
     np.testing.assert_array_equal(shared.statistics["lp"][:1, 1::2], threads.statistics["lp"])
     np.testing.assert_array_equal(shared.means["theta"][:1], threads.means["theta"])

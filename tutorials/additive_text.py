@@ -45,8 +45,8 @@ print(f"{len(corpus)} reviews, {corpus.num_tokens} words, {corpus.num_terms} ter
 # %% [markdown]
 # ## 1. Words of a label
 #
-# `sage_nb` is naive Bayes: a class has a deviation for each term. The paper's prior of a deviation is 1 / |deviation|, which has
-# no parameter to choose and pulls small deviations to 0.
+# `sage_nb` is naive Bayes: a class has a deviation for each term. The paper's prior of a deviation is 1 / |deviation|, which
+# has no parameter to choose and pulls small deviations to 0.
 
 # %%
 of_moods = {"background": background, "outputs": 2, "prior": "jeffreys"}

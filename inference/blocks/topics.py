@@ -8,12 +8,14 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import xlogy
 
+from ..gpu.choosing import KERNEL
 from ..kernels.assignments import Assignments
 from ..kernels.sweep import BatchSweep, Swept, categorical
+from ..native.build import COMPILED, registered
 from ..samplers.gamma import dirichlet
 from ..story.assignments import AssignmentHandler
 from ..story.bound import BoundGraph
-from ..story.sweeping import StorySupervision, read_weights, sweep
+from ..story.sweeping import StorySupervision, read_weights, sweep, why_no_kernel
 from ..story.tracing import Data, Values, concentration, run, total
 from .block import Block
 from .conjugate import log_beta_function
@@ -36,6 +38,7 @@ class TopicBlock(Block):
         self.collapsed, self.draw_theta, self.supervised = collapsed, draw_theta, bool(graph.response_sites)
         self.supervision = StorySupervision(graph) if self.supervised else None
         self.swept: Swept | None = None  # of this draw, where threads have made the sweep
+        self.no_kernel = why_no_kernel(graph, collapsed)  # why a GPU does not sweep by one kernel, empty where it does
         self.label = "topic sweep, theta integrated out" if collapsed else "topic sweep given theta"
 
     def draw(self, key: jax.Array, values: Values, data: Data) -> tuple[dict, dict]:
@@ -43,6 +46,7 @@ class TopicBlock(Block):
         z = sweep(
             sweep_key, values["z"], self.graph, *data, values,
             collapsed=self.collapsed, supervised=self.supervised, swept=self.swept,
+            by_kernel=not self.no_kernel,
         )  # fmt: skip
         if not self.collapsed:
             return {"z": z}, {}
@@ -51,6 +55,18 @@ class TopicBlock(Block):
         mean = posterior / posterior.sum(-1, keepdims=True)
         theta = dirichlet(theta_key, posterior) if self.draw_theta else mean
         return {"z": z, self.graph.theta: theta}, {self.graph.theta: mean}
+
+    @property
+    def swept_by(self) -> str:
+        """What makes the sweep, in words."""
+        if not self.no_kernel:
+            return KERNEL
+        return COMPILED if self._is_compiled() else f"plain JAX: {self.no_kernel}"
+
+    def _is_compiled(self) -> bool:
+        graph, rows = self.graph, jnp.arange(len(self.graph.few_corpus))
+        context = graph.few_documents.take(rows), graph.few_y, graph.few_values
+        return registered() and (self.supervision is None or self.supervision.quadratic(context) is not None)
 
     def record(self, values: Values, before: Values, data: Data) -> dict[str, jax.Array]:
         return topic_statistics(self.graph, values, before["z"], data, self.collapsed)

@@ -28,6 +28,7 @@ from .weighing import hold_out, with_weight
 BUDGET = 128 * 2**20  # bytes: a site whose draws would take more is kept as running means and fewer draws
 MOST_DIVERGENT = 0.05  # share of a chain's draws that may diverge without a warning
 CHUNK_TOKENS = 3_000_000  # token updates between two looks at a chain: about a second
+CHUNK_TOKENS_OF_KERNELS = 1_000_000_000
 
 
 def gibbs(
@@ -87,7 +88,9 @@ def gibbs(
     begin = start_topics(start or ("random" if weighed is not graph else "merged"), graph, data)
 
     snapshot = [site for site in large if graph.latent[site].document_axis is None]
-    wanted = max(1, min(250, CHUNK_TOKENS // max(corpus.num_tokens, 1)))
+    by_kernel = isinstance(plan.blocks[-1], TopicBlock) and not plan.blocks[-1].no_kernel
+    tokens = CHUNK_TOKENS_OF_KERNELS if by_kernel else CHUNK_TOKENS
+    wanted = max(1, min(250, tokens // max(corpus.num_tokens, 1)))
     if snapshot:
         size = max(_draw_bytes(graph, site) for site in snapshot) * num_chains
         wanted = max(min(wanted, 10), -(-num_samples // max(BUDGET // size, 10)))
@@ -111,7 +114,8 @@ def gibbs(
         info={
             "seed": seed, "num_warmup": num_warmup, "thinning": thinning, "start": "merged" if begin else "random",
             "response_weight": response_weight, "held_out": list(weighed.held_out), "blocks": plan.describe(),
-            "interrupted": drawn.interrupted, "as_means": sorted(large), **circumstances(),
+            "sweep": getattr(topics, "swept_by", None), "interrupted": drawn.interrupted, "as_means": sorted(large),
+            **circumstances(),
         },
     )  # fmt: skip
 

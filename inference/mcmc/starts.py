@@ -27,6 +27,7 @@ from scipy.special import gammaln
 
 from topiczoo.corpora.layouts import PaddedBatches
 
+from ..gpu.choosing import sweep_tokens, with_kernels
 from ..kernels.assignments import Assignments, Labels, count
 from ..kernels.sharding import WORKERS, by_threads
 from ..kernels.sweep import FLOOR, Given, Swept, Weights, assembled, sweep_long, sweep_shards
@@ -109,8 +110,11 @@ def over_complete(
     z = _first(key, batches, num_topics, num_terms)
     for step in range(SWEEPS):
         told = _given(jax.random.fold_in(key, step), z.topic_term, *priors)
-        swept = by_threads(_sweep, batches, told, z, batches)
-        z = _assembled(Swept(*map(jnp.asarray, swept)), told, z, batches, num_terms)
+        if with_kernels(batches):
+            swept = _sweep_by_kernel(told, z, batches)
+        else:
+            swept = Swept(*map(jnp.asarray, by_threads(_sweep, batches, told, z, batches)))
+        z = _assembled(swept, told, z, batches, num_terms)
     return z
 
 
@@ -130,6 +134,11 @@ def _given(key: jax.Array, topic_term: jax.Array, alpha: jax.Array, gamma: jax.A
 @jax.jit
 def _sweep(between: Any, told: Given, z: Assignments, batches: PaddedBatches) -> Swept:
     return sweep_shards(None, True, told, z, batches, between)
+
+
+@jax.jit
+def _sweep_by_kernel(told: Given, z: Assignments, batches: PaddedBatches) -> Swept:
+    return sweep_tokens(None, True, told, z, batches, by_kernel=True)
 
 
 @partial(jax.jit, static_argnames=("num_terms",))

@@ -24,6 +24,7 @@ SOURCE = Path(__file__).with_name("sweep.cc")
 FLAGS = ("-O3", "-march=native", "-std=c++17", "-fPIC", "-shared", "-ffp-contract=off", "-w")
 COMPILERS = ("c++", "g++", "clang++")
 TARGET = "topiczoo_sweep"
+COMPILED = "C++"  # in words
 VARIABLE = "TOPICZOO_NATIVE"  # "off" leaves the library where it is and unused
 LIMIT = 300  # seconds that a compiler may take
 _known: set[str] = set()  # targets that XLA has been told of

@@ -18,9 +18,10 @@ from tqdm.auto import tqdm
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Documents, documents
 
+from ..gpu.choosing import expected_counts_of, soft_sweeps_of, with_kernels
 from ..kernels.assignments import Assignments, mean_topics
 from ..kernels.sharding import by_threads, side_by_side
-from ..kernels.soft_sweep import expected_counts, expected_counts_of_long, soft_sweeps
+from ..kernels.soft_sweep import expected_counts_of_long
 from ..kernels.sweep import CHUNK, Given, sweep_long
 from ..kernels.word_steps import by_document
 from ..posterior.posterior import Posterior
@@ -171,7 +172,7 @@ class FoldIn:
         """Expected counts of topics given the words, in the lanes of the documents."""
         weights = read_weights(self.graph, corpus, None, values, collapsed=True)
         even = jnp.tile(corpus.lengths[:, None] / self.graph.num_topics, self.graph.num_topics)
-        return expected_counts(between, even, corpus.laid_out, weights, CENTRING, self.deepest)
+        return expected_counts_of(between, even, corpus.laid_out, weights, CENTRING, self.deepest)
 
     def _expected_counts(self, lanes: Any, corpus: Documents, values: Values) -> jax.Array:
         """The same, of each document."""
@@ -199,7 +200,7 @@ class FoldIn:
             return self.local.topics(self.graph, corpus, key, centre, values, burn)
         weights = read_weights(self.graph, corpus, None, values, collapsed=True)
         long_key, key = jax.random.split(key)
-        z = Assignments(*soft_sweeps(key, centre, corpus.laid_out, weights, burn, self.deepest))
+        z = Assignments(*soft_sweeps_of(key, centre, corpus.laid_out, weights, burn, self.deepest))
         if (long := corpus.laid_out.long) is None:
             return z
         topics, counts = jnp.zeros(long.terms.shape, jnp.int32), centre[long.rows]
@@ -214,7 +215,17 @@ class FoldIn:
         """One exact sweep more."""
         if self.local is not None:
             return self.local.round(self.graph, corpus, key, z, values)
-        return sweep(key, z, self.graph, corpus, None, values, collapsed=True, supervised=False)
+        return sweep(
+            key,
+            z,
+            self.graph,
+            corpus,
+            None,
+            values,
+            collapsed=True,
+            supervised=False,
+            by_kernel=with_kernels(corpus.laid_out),
+        )
 
     def given(self, z: Any, theta: jax.Array | None, values: Values) -> dict:
         """All values that the response of documents with such topics is run with."""

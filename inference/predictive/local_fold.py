@@ -17,6 +17,7 @@ from topiczoo.corpora.layouts import Documents, PaddedBatches
 
 from ..blocks.block import few
 from ..blocks.local import LocalBlock, LocalDensity, above_theta
+from ..gpu.choosing import with_kernels
 from ..kernels.assignments import Assignments
 from ..story.bound import BoundGraph
 from ..story.graph import BETA, LABEL, THETA
@@ -80,7 +81,17 @@ class LocalFold:
         """New topics given theta, and a new theta given them."""
         sweep_key, local_key = jax.random.split(key)
         before = {**values, **state.values}
-        z = sweep(sweep_key, state.z, graph, corpus, None, before, collapsed=False, supervised=False)
+        z = sweep(
+            sweep_key,
+            state.z,
+            graph,
+            corpus,
+            None,
+            before,
+            collapsed=False,
+            supervised=False,
+            by_kernel=with_kernels(corpus.laid_out),
+        )
         new = self.density(graph, corpus, values, z.document_topic).draw(local_key, state.values)
         return Folded(z, new, self._theta(graph, corpus, {**values, **new}))
 

@@ -7,17 +7,21 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import Literal
 
-from topiczoo.corpora.layouts import Documents
+from topiczoo.corpora.layouts import Documents, documents, num_places
 
+from ..gpu import choosing
+from ..gpu.sweep import LARGEST, Shape
 from ..kernels.assignments import Assignments, Labels
-from ..kernels.sweep import FLOOR, Given, Swept, Weights, assembled, sweep_long, sweep_shards
+from ..kernels.sweep import FLOOR, Given, Swept, Weights, assembled, sweep_long
 from .bound import BoundGraph
 from .graph import LABEL
 from .response import Y
-from .tracing import Values, ZbarHandler, concentration, run
+from .tracing import Values, ZbarHandler, concentration, run, traced
 
+TRIED = 64  # documents for which a kernel is compiled to see whether it can be
 Context = tuple[Documents, Y, Values]  # documents, responses and values of all other sites
 
 
@@ -114,16 +118,38 @@ def given(key: jax.Array, graph: BoundGraph, corpus: Documents, y: Y, values: Va
 
 def sweep(
     key: jax.Array, z: Assignments, graph: BoundGraph, corpus: Documents, y: Y, values: Values,
-    *, collapsed: bool, supervised: bool, swept: Swept | None = None,
+    *, collapsed: bool, supervised: bool, swept: Swept | None = None, by_kernel: bool = False,
 ) -> Assignments:  # fmt: skip
     """A new topic for every token of the corpus; those of the shards may have been drawn already, ``swept``.
 
-    Assignments without a table of topics and terms stay without one.
+    ``by_kernel``: as one kernel of a GPU, where :func:`why_no_kernel` has found nothing against it. Assignments without a
+    table of topics and terms stay without one.
     """
     batches = corpus.laid_out
     told = given(key, graph, corpus, y, values, collapsed)
     supervision = StorySupervision(graph) if supervised else None
     if swept is None:
-        swept = sweep_shards(supervision, collapsed, told, z, batches)
+        swept = choosing.sweep_tokens(supervision, collapsed, told, z, batches, by_kernel=by_kernel)
     long = None if batches.long is None else sweep_long(supervision, collapsed, told, z, batches.long)
     return assembled(swept, batches, z.topic_term is not None, corpus.num_terms, long, told.weights.labels)
+
+
+def why_no_kernel(graph: BoundGraph, collapsed: bool) -> str:
+    """Why the sweep of a story cannot be one kernel of the GPU; empty where it can."""
+    if why := choosing.why_none():
+        return why
+    if num_places(graph.corpus) >= LARGEST:
+        return f"the corpus has more than {LARGEST} places"
+    shape = Shape.of(graph.num_topics, TRIED, len(graph.corpus))
+    rows = np.resize(np.arange(len(graph.few_corpus)), TRIED)
+    corpus, y = documents(graph.few_corpus[rows], batches=True), jax.tree.map(lambda leaf: leaf[rows], graph.few_y)
+    values = graph.take(graph.few_values, rows)
+    batches = corpus.laid_out
+    z = Assignments(jnp.zeros_like(batches.terms), jnp.zeros((len(rows), graph.num_topics)))
+
+    def program(key: jax.Array, z: Assignments, corpus: Documents, y: Y, values: Values) -> Swept:
+        told = given(key, graph, corpus, y, values, collapsed)
+        supervision = StorySupervision(graph) if graph.response_sites else None
+        return choosing.sweep_tokens(supervision, collapsed, told, z, corpus.laid_out, by_kernel=True, shape=shape)
+
+    return choosing.why_not(traced(program), jax.random.key(0), z, corpus, y, values)
