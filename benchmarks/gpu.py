@@ -77,7 +77,7 @@ def iterations(corpus, y, laid_out, case: str, chunks: int) -> dict:
     for _ in range(chunks):
         run.states, *_ = run.advance(CHUNK)
     whole = (time.perf_counter() - began) / chunks / CHUNK
-    values = jax.tree.map(lambda leaf: leaf[0], run.states[0].z)
+    values = jax.tree.map(lambda leaf: leaf[0], run.states[0].z) if run.together else run.states[0].z
 
     @jax.jit
     def sweep(key, values, data):

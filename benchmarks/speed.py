@@ -4,7 +4,8 @@
     .venv/bin/python benchmarks/speed.py --data FOLDER     # counts.npz, vocabulary.txt, documents.csv with a rating
 
 The corpus is not part of the project. Every part runs in a process of its own, one after the other, on the same data and
-machine; ratios above 1 are in topiczoo's favour. --write puts the table into benchmarks/results.md.
+machine; ratios above 1 are in topiczoo's favour. --write puts the table into benchmarks/results.md. benchmarks/gpu.py
+measures the same corpus on a GPU.
 """
 
 from __future__ import annotations
