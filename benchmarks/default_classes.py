@@ -77,13 +77,14 @@ def by_story(method, counts, codes, new, truth, seed):
     rows = np.flatnonzero(corpus.lengths > 0)
     corpus, codes = corpus[rows], codes[rows]
     new = Corpus.from_counts(new[:, terms], corpus.vocabulary, empty="keep")
-    given = {"outputs": int(max(codes.max(), truth.max())) + 1, "seed": seed, "progress_bar": False}
+    classes, codes = np.unique(codes, return_inverse=True)  # nobody knows of a class that has not been seen
+    given = {"outputs": len(classes), "seed": seed, "progress_bar": False}
     if method.startswith("medlda"):
         fit = getattr(inference, method.split("-")[1])(models.medlda, corpus, codes, **given)
     else:
         prior = {"prior": "jeffreys"} if method.endswith("jeffreys") else {}
         fit = inference.vem(models.sage_nb, corpus, codes, background=models.background(corpus), **given, **prior)
-    found = {"accuracy": float(np.mean(fit.predict(new, calibrate=False).code == truth))}
+    found = {"accuracy": float(np.mean(classes[fit.predict(new, calibrate=False).code] == truth))}
     if "deviation" in fit.sites:
         found["zeros"] = models.share_of_zeros(fit.means["deviation"])
     return found
