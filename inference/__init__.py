@@ -15,7 +15,10 @@ from .fit import Fit
 from .predictive.cross_validation import cross_predict, grid_search
 from .predictive.evidence import label_evidence, token_topics, word_weights
 from .predictive.pointwise import log_likelihood
+from .programs.disk import keep_on_disk
 from .simulation import Trials
+
+keep_on_disk()
 
 __all__ = [
     "Block", "Fit", "Trials", "check", "cross_predict", "gibbs", "grid_search", "label_evidence", "load", "log_density_of",

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.model_selection import ParameterGrid
 from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
@@ -76,6 +75,8 @@ def grid_search(
     if both := sorted(set(grid) & set(settings)):
         raise ValueError(f"{both[0]} is in the grid and given beside it; leave one of them out.")
     rows, of_classes = [], False
+    from sklearn.model_selection import ParameterGrid  # half a second of start-up
+
     combinations = list(ParameterGrid({name: list(values) for name, values in grid.items()}))
     for tried in tqdm(combinations, desc="settings", disable=not progress_bar):
         quiet = {"progress_bar": False, **settings, **tried}
