@@ -19,7 +19,7 @@ WIDTH = 64  # documents of a batch: 64 x 50 topics of float32 stay in a core's f
 SHARDS = 8  # parts of a corpus that threads share out: so many on any machine, so that results are the same on all
 LEAST_SHARED = 50_000  # positions: fewer are not worth the threads
 LONG, LONGER = 4096, 8  # tokens of a document that is laid out alone, and how many times those of nearly all others
-SMALL = 2**16  # numbers in an array of which twice as many cost next to nothing
+SMALL = 2**15  # numbers in an array of which twice as many cost next to nothing
 LEAST_POSITIONS = 64  # that documents are given: sentences are all of one size
 WIDTH_OF_ACCELERATORS = 4096  # they would rather have many documents side by side than few steps
 
@@ -229,7 +229,7 @@ def _long_documents(corpus: Corpus, rows: np.ndarray) -> LongDocuments:
     lengths = corpus.lengths[rows]
     depth = -(-lengths // WIDTH)
     start = np.cumsum(depth) - depth
-    positions = rounded_up(int(depth.sum()), each=WIDTH)
+    positions = rounded_up(int(depth.sum()), each=SMALL)
     terms, (_, term) = np.full((positions, WIDTH), corpus.num_terms), corpus.tokens()
     ends = np.cumsum(corpus.lengths)[rows]
     for first, length, end in zip(start * WIDTH, lengths, ends, strict=True):

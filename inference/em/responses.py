@@ -18,8 +18,9 @@ with the documents' shares q(c_d).
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -28,10 +29,11 @@ import numpy as np
 import numpyro.distributions as dist
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from topiczoo.corpora.layouts import Documents, documents
+from topiczoo.corpora.layouts import Documents
 
 from ..kernels.quadrature import sigma_points
 from ..kernels.response_steps import own_curves
+from ..programs.keeping import Alike, Unkeyed
 from ..story.bound import BoundGraph
 from ..story.graph import ZBAR
 from ..story.response import Y
@@ -87,7 +89,7 @@ class SmoothResponse:
             if latent and not graph.children([name]) - {name} <= set(self.responses):
                 refuse(graph, name, f"beside the response something else reads it, and {latent!r} is a latent class")
         self.names = {*self.responses, self.eta, *self.others}
-        self.data = documents(graph.corpus), jax.tree.map(jnp.asarray, graph.y)
+        self.data = graph.documents(), graph.response.on_device()
         self.log_linear = not self.delta and len(self.shape) == 1 and self._is_log_linear()
         if settings.order == "sequential":
             self.require_normal()
@@ -96,6 +98,18 @@ class SmoothResponse:
         self._slopes = partial(jax.jit(self._derivatives), self.data)
         self._prior, self._slopes_of_prior = jax.jit(self.log_prior), jax.jit(self._derivatives_of_prior)
         self.points = PointSites(graph, self.others, self._of_others, steps=20)
+
+    @cached_property
+    def for_kernels(self) -> Any:
+        """The same without documents: what is compiled for it serves another fit of a story of the same form."""
+        bare = copy.copy(self)
+        bare.graph = self.graph.bare()
+        for name in ("data", "objective", "_slopes", "_prior", "_slopes_of_prior", "points"):
+            vars(bare).pop(name, None)
+        try:
+            return Alike(bare)
+        except Unkeyed:
+            return self
 
     def _is_log_linear(self) -> bool:
         """Whether log p(y | x) = A x - B exp(x) + C: its third derivative is its second."""

@@ -104,15 +104,13 @@ class Chains:
             start = self.programs.start
             self.states = [start(keys, data)] if self.together else [start(key, data) for key in keys]
             if begin is not None:
-                self.states = begin(keys, self.states)
+                with ThreadPoolExecutor(1) as beside:  # chains find their start while the next program is compiled
+                    beside.submit(self._ready, max(min(schedule.chunk, schedule.num_warmup or schedule.num_samples), 1))
+                    self.states = begin(keys, self.states)
 
     def advance(self, steps: int) -> tuple[list[Any], dict, dict]:
         """The states some steps later, and the draws and fields on the way, each [chains, draws, ...]."""
-        thinning, known = min(self.schedule.thinning, steps), self.programs.advance
-        key = steps, thinning, self.schedule.num_warmup, self.stored, shapes(self.states[0])
-        if key not in known:
-            known[key] = self._program(steps)
-        program = known[key]
+        program = self._ready(steps)
         with ThreadPoolExecutor(min(len(self.states), WORKERS)) as threads:
             found = list(threads.map(lambda state: jax.block_until_ready(program(state, self.data)), self.states))
         states = [state for state, _, _ in found]
@@ -124,8 +122,16 @@ class Chains:
         )
         return states, draws, fields
 
-    def _program(self, steps: int) -> Callable:
-        schedule, state = self.schedule, self.states[0]
+    def _ready(self, steps: int) -> Callable:
+        """The program for so many steps, compiled if it is not yet."""
+        state, known = self.states[0], self.programs.advance
+        key = steps, min(self.schedule.thinning, steps), self.stored, shapes(state)
+        if key not in known:
+            known[key] = self._program(steps, state)
+        return known[key]
+
+    def _program(self, steps: int, state: Any) -> Callable:
+        schedule = self.schedule
         if hasattr(self.kernel, "program"):
             fields = tuple(schedule.statistics.values())
             return self.kernel.program(

@@ -68,10 +68,10 @@ def _never_seen(fit: Posterior, site: str) -> bool:
 class ClassPosterior:
     """The classes of some documents, and their topics given each class."""
 
-    def __init__(self, fold: FoldIn, site: str, told: tuple[str, ...] | None = None) -> None:
+    def __init__(self, fold: FoldIn, site: str, told: list[str] | None = None) -> None:
         """``told``: what is predicted, where it is known."""
         self.fold, self.site, self.graph = fold, site, fold.graph
-        self.answers = tuple(answers(fold, site)) if told is None else told
+        self.answers = answers(fold, site) if told is None else told
         self.classes = np.arange(num_classes(self.graph, site))
 
     @cached_property
@@ -124,7 +124,7 @@ class ClassPosterior:
         """The response at given values, as :func:`.prediction.as_prediction` wants it."""
         joint, _ = self.log_joint(values)
         shares = softmax(joint, axis=1)
-        if self.answers != (self.site,):
+        if self.answers != [self.site]:
             method = ClassPosterior._responses if self.reads_topics else ClassPosterior._generated
             found = self._compiled(method, repeats)(self.fold.corpus, values, key, jnp.asarray(shares))
             return jax.tree.map(np.asarray, found)
@@ -193,6 +193,6 @@ class ClassPosterior:
         }
 
 
-def _of_classes(fold: FoldIn, method: Callable, site: str, told: tuple[str, ...], *arguments: Any) -> Any:
+def _of_classes(fold: FoldIn, method: Callable, site: str, told: list[str], *arguments: Any) -> Any:
     """A method of the class posterior for compiled code, whose fold knows no fit."""
     return method(ClassPosterior(fold, site, told), *arguments)

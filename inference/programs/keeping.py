@@ -131,6 +131,22 @@ def frozen(thing: Any, depth: int = 0) -> Hashable:
     raise Unkeyed(f"{type(thing).__name__}")
 
 
+class Alike:
+    """A thing as a static argument of compiled functions: the same as another that is frozen alike."""
+
+    def __init__(self, thing: Any) -> None:
+        self._thing, self._key = thing, frozen(thing)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._thing, name)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Alike) and self._key == other._key
+
+
 def _of_array(array: Any) -> Hashable:
     if isinstance(array, jax.core.Tracer):
         raise Unkeyed("an array that is being traced")

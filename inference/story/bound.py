@@ -59,7 +59,9 @@ class BoundGraph(StoryGraph):
 
     def bare(self) -> BoundGraph:
         """The same without the corpus and the story's numbers, for compiled code, which must not hold them."""
-        return replace(self, corpus=self.few_corpus, response=Response({}), story=self.story.without_numbers())
+        few = replace(self.few_documents, arguments={})
+        story = self.story.without_numbers()
+        return replace(self, corpus=self.few_corpus, response=Response({}), story=story, few_documents=few)
 
     def documents(self, **layouts: bool) -> Documents:
         """The corpus in some layouts, with the story's numbers: what compiled code is given."""
@@ -221,9 +223,18 @@ class _Reader:
             name: {parameter: constraint for parameter, (_, constraint) in parameters(site["fn"]).items()}
             for name, site in self.sites.items()
         }
-        parents, above, covariates = self._provenance(shapes, fixed)
+        numbers, computation = self._computation(shapes, fixed)
+        story = replace(self.story, numbers=numbers)
         document = {name: _changed_axis(fewer[name][1], shapes[name][1]) for name in shapes}
-        axes = self._axes({name: shapes[name][1] for name in self.latent}, document, parents)
+
+        def follow() -> tuple:
+            parents, above, covariates = self._provenance(shapes, fixed)
+            return parents, above, covariates, self._axes({n: shapes[n][1] for n in self.latent}, document, parents)
+
+        # what reads what follows from what is computed
+        known = computation is not None and story.form is not None
+        key = _Reader, story.form, computation, tuple(document.items()), tuple(self.slices[FEW][0].covariates)
+        parents, above, covariates, axes = keep(key, follow) if known else follow()
         sites = {
             name: Site(
                 name, type(base_distribution(site["fn"])).__name__, axes.get(name, ()),
@@ -233,8 +244,6 @@ class _Reader:
             )
             for name, (site, shape, density) in shapes.items()
         }  # fmt: skip
-        numbers, computation = self._computation(shapes, fixed)
-        story = replace(self.story, numbers=numbers)
         few, few_y = self.slices[FEW]
         return BoundGraph(
             sites=sites, parents=parents, deterministic=self.deterministic, theta=self.theta, beta=self.beta,
