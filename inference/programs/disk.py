@@ -15,6 +15,7 @@ import platform
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import jax
 from jax.experimental.compilation_cache import compilation_cache
@@ -27,7 +28,8 @@ LEFT = 0.75  # of these, after there was too much
 
 def keep_on_disk() -> Path | None:
     """Have JAX keep compiled programs in a folder, and say in which; None if nothing is kept, or the user has seen to it."""
-    if jax.config.jax_compilation_cache_dir or not jax.config.jax_enable_compilation_cache:
+    told: Any = jax.config
+    if told.jax_compilation_cache_dir or not told.jax_enable_compilation_cache:
         return None
     base = folder()
     if base is None:

@@ -84,7 +84,7 @@ class BoundGraph(StoryGraph):
             self.few_documents.num_terms,
             columns,
             shapes(y),
-            frozen((self.known, told, self.sites and {name: site.axes for name, site in self.sites.items()})),
+            frozen((self.known, told, {name: site.axes for name, site in self.sites.items()})),
         )
 
     def program(self, function: Callable, *fixed: Any) -> Callable:

@@ -45,12 +45,12 @@ def observed(graph: BoundGraph) -> dict[str, Observed]:
         return {}
     laid = graph.documents(pairs=not graph.has_words)
     seen = jax.tree.map(np.asarray, graph.program(_observed)(laid, graph.response.on_device()))
-    supports = {name: graph.sites[name].fn.support for name in seen}
-    bases = {name: getattr(support, "base_constraint", support) for name, support in supports.items()}
-    return {
-        name: Observed(*arrays, type(bases[name]), getattr(supports[name], "is_discrete", False))
-        for name, arrays in seen.items()
-    }
+    found = {}
+    for name, (value, possible, largest) in seen.items():
+        support = graph.sites[name].fn.support
+        kind, discrete = type(getattr(support, "base_constraint", support)), getattr(support, "is_discrete", False)
+        found[name] = Observed(value, possible, largest, kind, discrete)
+    return found
 
 
 def _observed(graph: BoundGraph, corpus: Documents, y: Y) -> dict[str, Any]:
