@@ -21,6 +21,7 @@ LEAST_SHARED = 50_000  # positions: fewer are not worth the threads
 LONG, LONGER = 4096, 8  # tokens of a document that is laid out alone, and how many times those of nearly all others
 SMALL = 2**15  # numbers in an array of which twice as many cost next to nothing
 LEAST_POSITIONS = 64  # that documents are given: sentences are all of one size
+LEAST_OF_FEW = 512  # the same of documents on which a story is tried out
 WIDTH_OF_ACCELERATORS = 4096  # they would rather have many documents side by side than few steps
 
 
@@ -160,10 +161,12 @@ def documents(corpus: Corpus, *, pairs: bool = False, tokens: bool = False, batc
 
 def few_documents(corpus: Corpus, *, batches: bool = False) -> Documents:
     """Documents on which a story is tried out, in shapes that recur: pairs of no document are added, which nobody counts."""
-    laid = documents(corpus, pairs=True, batches=batches)
+    laid = documents(corpus, pairs=True)
+    if batches:
+        laid = replace(laid, batches=token_batches(corpus, long=True, least=LEAST_OF_FEW))
     pairs, number = laid.pairs, laid.num_documents
     assert pairs is not None
-    more = rounded_up(max(len(pairs.term), LEAST_POSITIONS)) - len(pairs.term)
+    more = rounded_up(max(len(pairs.term), LEAST_OF_FEW)) - len(pairs.term)
     arrays = (np.pad(part, (0, more), constant_values=fill) for part, fill in zip(pairs, (number, 0, 0), strict=True))
     return replace(laid, pairs=Pairs(*map(on_device, arrays)))
 
@@ -179,11 +182,13 @@ def _numeric(frame: pd.DataFrame) -> dict[str, jax.Array]:
     return columns
 
 
-def token_batches(corpus: Corpus, shards: int | None = None, *, long: bool = False) -> PaddedBatches:
+def token_batches(
+    corpus: Corpus, shards: int | None = None, *, long: bool = False, least: int = LEAST_POSITIONS
+) -> PaddedBatches:
     """Blocks of documents of like length, the longest first, each dealt to the shard that has least to do so far.
 
     With ``long`` documents that are much longer than others are laid out beside the batches, on a host: it has no time for
-    positions without a token.
+    positions without a token. There are ``least`` positions at the least.
     """
     lengths, alone = corpus.lengths, np.zeros(corpus.num_documents, bool)
     if long and jax.default_backend() == "cpu":
@@ -206,7 +211,7 @@ def token_batches(corpus: Corpus, shards: int | None = None, *, long: bool = Fal
     start = np.cumsum(depth, 1) - depth
 
     _, term = corpus.tokens()
-    positions = rounded_up(max(int(depth.sum(1).max()), LEAST_POSITIONS), each=shards * width)
+    positions = rounded_up(max(int(depth.sum(1).max()), least), each=shards * width)
     terms = np.full((shards, positions, width), corpus.num_terms, np.int32)
     shard, batch, lane = np.nonzero(inside)
     repeats = in_lane[shard, batch, lane]
