@@ -20,7 +20,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from measuring import circumstances, run_part, write_section
+import waiting
+from measuring import circumstances, run_part, show, write_section
 from scipy import sparse
 
 TOPICS, ALPHA, GAMMA = 50, 0.1, 0.05
@@ -219,10 +220,17 @@ def main():
     parser.add_argument("--data", default=str(HERE.parent.parent / "shared/data/movie-reviews"))
     parser.add_argument("--sweeps", type=int, default=300, help="warm-up sweeps, and draws, of the quality runs")
     parser.add_argument("--speed-sweeps", type=int, default=20)
-    parser.add_argument("--only", choices=["speed", "quality"])
+    parser.add_argument("--only", choices=["speed", "quality", "waiting"])
     parser.add_argument("--part", help=argparse.SUPPRESS)
     parser.add_argument("--write", action="store_true", help="put the table into benchmarks/results.md")
     options = parser.parse_args()
+    if options.part == "waiting":
+        print(json.dumps(waiting.part()))
+        return
+    if options.only == "waiting":
+        text = f"{circumstances(__file__, ('topiczoo', 'jax', 'numpyro'))}\n\n{waiting.measure(__file__)}"
+        show(text, f"waiting, {waiting.DOCUMENTS} reviews, K={waiting.TOPICS}", options.write)
+        return
     if not Path(options.data, "counts.npz").is_file():
         sys.exit(f"{options.data!r} holds no counts.npz; give the corpus' folder with --data.")
     if options.part:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy import sparse
-from sklearn.feature_extraction.text import CountVectorizer
 
 _LARGEST_COUNT = np.iinfo(np.int32).max
 
@@ -175,6 +174,8 @@ def vectorize(
     """Counts and terms of documents, by scikit-learn's vectoriser."""
     if not documents:
         raise ValueError("the corpus is empty, it holds no documents: give at least one")
+    from sklearn.feature_extraction.text import CountVectorizer  # half a second of start-up
+
     allowed = set(CountVectorizer().get_params()) - {"vocabulary", "input"}
     if unknown := sorted(set(options) - allowed):
         raise TypeError(f"no vectorizer option is called {unknown[0]!r}: choose from {sorted(allowed)}")

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
@@ -20,7 +19,24 @@ WIDTH = 64  # documents of a batch: 64 x 50 topics of float32 stay in a core's f
 SHARDS = 8  # parts of a corpus that threads share out: so many on any machine, so that results are the same on all
 LEAST_SHARED = 50_000  # positions: fewer are not worth the threads
 LONG, LONGER = 4096, 8  # tokens of a document that is laid out alone, and how many times those of nearly all others
+SMALL = 2**15  # numbers in an array of which twice as many cost next to nothing
+LEAST_POSITIONS = 64  # that documents are given: sentences are all of one size
+LEAST_OF_FEW = 512  # the same of documents on which a story is tried out
 WIDTH_OF_ACCELERATORS = 4096  # they would rather have many documents side by side than few steps
+
+
+def rounded_up(size: int, each: int = 1) -> int:
+    """One of few sizes, at least this one, for an axis along which ``each`` numbers stand: shapes that recur are compiled
+    once. Small arrays are as long as a power of 2, larger ones at most an eighth too long."""
+    power = 1 << max(size - 1, 0).bit_length()
+    step = max(power // (16 if size * each > SMALL else 1), 1)
+    return -(-size // step) * step
+
+
+def on_device(array: Any, dtype: Any = None) -> jax.Array:
+    """NumPy's numbers as JAX's; ``jnp.asarray`` would compile something for every shape."""
+    array = np.asarray(array, dtype)
+    return jax.device_put(array.astype(jax.dtypes.canonicalize_dtype(array.dtype)))
 
 
 class LongDocuments(NamedTuple):
@@ -42,8 +58,9 @@ class PaddedBatches(NamedTuple):
 
     ``terms[s, start[s, b] + n, lane]`` is the n-th token of document ``rows[s, b, lane]``, for n below ``lengths[s, b,
     lane]``. The batches are dealt to shards s of equal shape, which threads share out, so that one compiled loop serves
-    all batches whatever their depth; padding stays small because neighbours are alike. The layout follows from the corpus
-    alone, never from the machine.
+    all batches whatever their depth; padding stays small because neighbours are alike. Positions and batches are rounded up
+    to few numbers, so that other documents have the same shapes. The layout follows from the corpus alone, never from the
+    machine.
     """
 
     terms: jax.Array  # [shards, positions, width] int32; num_terms where there is no token
@@ -93,6 +110,8 @@ class Documents:
     token_document: jax.Array | None = None
     token_term: jax.Array | None = None
     counted: jax.Array | None = None  # [D] how far the response of each counts; wholly where this is None
+    # numbers among the arguments of a story, for compiled code, which must not hold them
+    arguments: dict[str, Any] = field(default_factory=dict)
     num_terms: int = field(default=0, metadata={"static": True})
 
     @property
@@ -129,15 +148,27 @@ def documents(corpus: Corpus, *, pairs: bool = False, tokens: bool = False, batc
     if pairs:
         layout["pairs"] = distinct_pairs(corpus.counts)
     if tokens:
-        layout["token_document"], layout["token_term"] = map(jnp.asarray, corpus.tokens())
+        layout["token_document"], layout["token_term"] = map(on_device, corpus.tokens())
     if batches:
         layout["batches"] = token_batches(corpus, long=True)
     return Documents(
-        lengths=jnp.asarray(corpus.lengths, jnp.float32),
+        lengths=on_device(corpus.lengths, np.float32),
         covariates=_numeric(corpus.covariates),
         num_terms=corpus.num_terms,
         **layout,
     )
+
+
+def few_documents(corpus: Corpus, *, batches: bool = False) -> Documents:
+    """Documents on which a story is tried out, in shapes that recur: pairs of no document are added, which nobody counts."""
+    laid = documents(corpus, pairs=True)
+    if batches:
+        laid = replace(laid, batches=token_batches(corpus, long=True, least=LEAST_OF_FEW))
+    pairs, number = laid.pairs, laid.num_documents
+    assert pairs is not None
+    more = rounded_up(max(len(pairs.term), LEAST_OF_FEW)) - len(pairs.term)
+    arrays = (np.pad(part, (0, more), constant_values=fill) for part, fill in zip(pairs, (number, 0, 0), strict=True))
+    return replace(laid, pairs=Pairs(*map(on_device, arrays)))
 
 
 def _numeric(frame: pd.DataFrame) -> dict[str, jax.Array]:
@@ -145,17 +176,19 @@ def _numeric(frame: pd.DataFrame) -> dict[str, jax.Array]:
     columns = {}
     for name, column in frame.items():
         if isinstance(column.dtype, pd.CategoricalDtype):
-            columns[str(name)] = jnp.asarray(column.cat.codes.to_numpy())
+            columns[str(name)] = on_device(column.cat.codes.to_numpy())
         elif pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
-            columns[str(name)] = jnp.asarray(column.to_numpy())
+            columns[str(name)] = on_device(column.to_numpy())
     return columns
 
 
-def token_batches(corpus: Corpus, shards: int | None = None, *, long: bool = False) -> PaddedBatches:
+def token_batches(
+    corpus: Corpus, shards: int | None = None, *, long: bool = False, least: int = LEAST_POSITIONS
+) -> PaddedBatches:
     """Blocks of documents of like length, the longest first, each dealt to the shard that has least to do so far.
 
     With ``long`` documents that are much longer than others are laid out beside the batches, on a host: it has no time for
-    positions without a token.
+    positions without a token. There are ``least`` positions at the least.
     """
     lengths, alone = corpus.lengths, np.zeros(corpus.num_documents, bool)
     if long and jax.default_backend() == "cpu":
@@ -168,7 +201,7 @@ def token_batches(corpus: Corpus, shards: int | None = None, *, long: bool = Fal
     order[: corpus.num_documents] = np.argsort(-lengths, kind="stable")
     in_batches = order.reshape(-1, width)
     of_shard = _dealt(lengths[in_batches[:, 0]], shards)
-    rows = np.full((shards, max(map(len, of_shard)), width), -1)
+    rows = np.full((shards, rounded_up(max(map(len, of_shard)), each=SMALL // 8), width), -1)
     for position, own in enumerate(of_shard):
         rows[position, : len(own)] = in_batches[own]
     inside = rows >= 0
@@ -177,7 +210,8 @@ def token_batches(corpus: Corpus, shards: int | None = None, *, long: bool = Fal
     start = np.cumsum(depth, 1) - depth
 
     _, term = corpus.tokens()
-    terms = np.full((shards, max(depth.sum(1).max(), 1), width), corpus.num_terms, np.int32)
+    positions = rounded_up(max(int(depth.sum(1).max()), least), each=shards * width)
+    terms = np.full((shards, positions, width), corpus.num_terms, np.int32)
     shard, batch, lane = np.nonzero(inside)
     repeats = in_lane[shard, batch, lane]
     position = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
@@ -192,7 +226,7 @@ def token_batches(corpus: Corpus, shards: int | None = None, *, long: bool = Fal
     lane_of[rows[inside]] = np.flatnonzero(inside)
     arrays: Any = terms, start, depth, np.where(inside, rows, 0), in_lane, lane_of
     apart = _long_documents(corpus, np.flatnonzero(alone)) if alone.any() else None
-    return PaddedBatches(*jax.tree.map(lambda array: jnp.asarray(array, jnp.int32), arrays))._replace(long=apart)
+    return PaddedBatches(*jax.tree.map(lambda array: on_device(array, np.int32), arrays))._replace(long=apart)
 
 
 def batch_width(num_documents: float) -> int:
@@ -211,11 +245,12 @@ def _long_documents(corpus: Corpus, rows: np.ndarray) -> LongDocuments:
     lengths = corpus.lengths[rows]
     depth = -(-lengths // WIDTH)
     start = np.cumsum(depth) - depth
-    terms, (_, term) = np.full((depth.sum(), WIDTH), corpus.num_terms), corpus.tokens()
+    positions = rounded_up(int(depth.sum()), each=SMALL)
+    terms, (_, term) = np.full((positions, WIDTH), corpus.num_terms), corpus.tokens()
     ends = np.cumsum(corpus.lengths)[rows]
     for first, length, end in zip(start * WIDTH, lengths, ends, strict=True):
         terms.reshape(-1)[first : first + length] = term[end - length : end]
-    return LongDocuments(*(jnp.asarray(array, jnp.int32) for array in (terms, start, depth, rows, lengths)))
+    return LongDocuments(*(on_device(array, np.int32) for array in (terms, start, depth, rows, lengths)))
 
 
 def _dealt(depths: np.ndarray, shards: int) -> list[list[int]]:

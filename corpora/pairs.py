@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from scipy import sparse
 
@@ -30,8 +29,5 @@ class Pairs(NamedTuple):
 def distinct_pairs(counts: sparse.csr_array) -> Pairs:
     """One entry for each term of each document, with its count."""
     document = np.repeat(np.arange(counts.shape[0], dtype=np.int32), np.diff(counts.indptr))
-    return Pairs(
-        jnp.asarray(document),
-        jnp.asarray(counts.indices.astype(np.int32)),
-        jnp.asarray(counts.data.astype(np.float32)),
-    )
+    arrays = document, counts.indices.astype(np.int32), counts.data.astype(np.float32)
+    return Pairs(*map(jax.device_put, arrays))  # jnp.asarray would compile something for every length

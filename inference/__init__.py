@@ -16,7 +16,10 @@ from .native.build import build as compile_sweep
 from .predictive.cross_validation import cross_predict, grid_search
 from .predictive.evidence import label_evidence, token_topics, word_weights
 from .predictive.pointwise import log_likelihood
+from .programs.disk import keep_on_disk
 from .simulation import Trials
+
+keep_on_disk()
 
 __all__ = [
     "Block", "Fit", "Trials", "check", "compile_sweep", "cross_predict", "gibbs", "grid_search", "label_evidence", "load",

@@ -21,6 +21,8 @@ os.environ.setdefault("XLA_FLAGS", " ".join(FLAGS))
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
+from topiczoo.inference.programs.keeping import forget  # noqa: E402
+
 gc.set_threshold(
     200_000, 50, 100
 )  # tracing makes so many small objects that looking for circles takes a twentieth of all
@@ -32,6 +34,18 @@ def one_copy_of_each_module():
     yield
     copies = {"corpora", "diagnostics", "inference", "models"} & sys.modules.keys()
     assert not copies, f"imported under their plain names: {sorted(copies)}"
+
+
+@pytest.fixture(autouse=True)
+def no_program_from_before_a_patch(request):
+    """Programs that are kept do not know that a test has changed a limit or a function."""
+    patched = "monkeypatch" in request.fixturenames
+    if patched:
+        request.getfixturevalue("monkeypatch")  # set up first, so that it is undone last
+        forget()
+    yield
+    if patched:
+        forget()
 
 
 # by how long they take, as far as it matters: what is dear at the end keeps one worker waiting for the other

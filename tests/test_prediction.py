@@ -23,6 +23,7 @@ from topiczoo.inference.em.starts import coefficients_by_response, topics_by_res
 from topiczoo.inference.kernels import special
 from topiczoo.inference.predictive.conformal import Calibration
 from topiczoo.inference.predictive.prediction import Prediction
+from topiczoo.inference.programs.keeping import forget
 from topiczoo.inference.story.bound import bind
 from topiczoo.inference.story.response import Response
 from topiczoo.inference.story.tracing import Story
@@ -136,7 +137,8 @@ def test_numbers_that_make_no_sense_are_refused(at_the_truth):
 
 
 def test_a_second_prediction_compiles_nothing_and_is_of_its_own_documents(at_the_truth):
-    fit = copy.copy(at_the_truth)  # nothing compiled
+    fit = copy.copy(at_the_truth)
+    forget()  # nothing is compiled
     other = Corpus.from_counts(COUNTS[:, ::-1])
     compiled = []
     jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: compiled.append(event))

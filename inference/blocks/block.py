@@ -7,9 +7,9 @@ used only for sites for which the derivation was found to hold (``recognise``).
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +17,9 @@ from numpyro.infer.gibbs import GIBBS_SITES_KWARG
 from numpyro.infer.mcmc import MCMCKernel
 from numpyro.util import identity
 
-from topiczoo.corpora.layouts import documents
+from topiczoo.corpora.layouts import few_documents
 
+from ..programs.keeping import Unkeyed, frozen
 from ..story.assignments import AssignmentHandler
 from ..story.bound import BoundGraph
 from ..story.tracing import Data, Values, run, total
@@ -56,6 +57,22 @@ class Block(MCMCKernel):
     def recognise(cls, graph: BoundGraph, sites: Sequence[str], few: Few) -> Block | None:
         """A block for these sites, if their conditional is one that this kind knows; tried out on a few documents."""
         raise NotImplementedError
+
+    @property
+    def form(self) -> Hashable:
+        """All that it depends on but for documents and numbers of the story; None for a kind that a user has written."""
+        if not type(self).__module__.startswith("topiczoo."):
+            return None
+        try:
+            return type(self), frozen({name: value for name, value in vars(self).items() if name != "_model"})
+        except Unkeyed:
+            return None
+
+    def bare(self) -> Self:
+        """The same for a program that is kept."""
+        block = copy.copy(self)
+        block.graph = self.graph.bare()
+        return block
 
     @property
     def model(self) -> Callable | None:
@@ -136,16 +153,16 @@ class Few(NamedTuple):
 
 def few(graph: BoundGraph) -> Few:
     """The graph's few documents with their words laid out and random topics."""
-    data = Data(documents(graph.few_corpus, pairs=True, batches=True), graph.few_y)
+    laid = few_documents(graph.few_corpus, batches=True)
+    data = Data(replace(laid, arguments=graph.story.given), graph.few_y)
     values = dict(graph.few_values)
     if graph.has_words:
-
-        @jax.jit
-        def start(data: Data, values: Values) -> Any:
-            return run(graph.story, *data, values, AssignmentHandler(), key=jax.random.key(2))["z"]["value"]
-
-        values["z"] = start(data, values)
+        values["z"] = graph.program(_random_topics)(data, values)
     return Few(data, values)
+
+
+def _random_topics(graph: BoundGraph, data: Data, values: Values) -> Any:
+    return run(graph.story, *data, values, AssignmentHandler(), key=jax.random.key(2))["z"]["value"]
 
 
 def register_block(kind: Kind) -> Kind:

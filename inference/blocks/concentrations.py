@@ -120,13 +120,16 @@ def _by_column(graph: BoundGraph, site: str, out: tuple[str, ...], few: Few) -> 
     shape = graph.latent[site].shape
     if out != (graph.theta,) or len(shape) != 1:
         return False
+    slopes = graph.program(_slopes_of_row, site)
+    found = [np.asarray(slopes(few, scale * few.values[site])) for scale in (0.5, 1.0)]
+    return all(s.shape == shape * 2 and np.array_equal(s, np.diag(np.diag(s))) for s in found)
+
+
+def _slopes_of_row(graph: BoundGraph, site: str, few: Few, x: jax.Array) -> jax.Array:
+    """How the concentration of theta changes with the site."""
 
     def row(x: jax.Array) -> jax.Array:
         trace = run(graph.story, *few.data, {**few.values, site: x}, AssignmentHandler(counted=False))
         return concentration(trace[graph.theta]["fn"])
 
-    value = few.values[site]
-    if jax.eval_shape(row, value).shape != shape:
-        return False
-    slopes = jax.jit(jax.jacfwd(row))
-    return all(np.array_equal(s := np.asarray(slopes(scale * value)), np.diag(np.diag(s))) for scale in (0.5, 1.0))
+    return jax.jacfwd(row)(x)

@@ -12,6 +12,7 @@ only for sites for which the derivation was found to hold (``recognise``):
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -63,15 +64,20 @@ class DirichletBlock(Block):
         (site,) = sites
         if not isinstance(graph.latent[site].prior, dist.Dirichlet):
             return None
-
-        def slope(x: jax.Array) -> jax.Array:
-            return x * jax.grad(lambda x: log_density_of(graph, [site], few.values, few.data)({site: x}))(x)
-
         x = jnp.asarray(
             np.random.default_rng(1).dirichlet(np.full(few.values[site].shape[-1], 5.0), few.values[site].shape[:-1])
         )
-        a, b = jax.jit(lambda x: (slope(x), slope(jnp.full_like(x, 1.0 / x.shape[-1]))))(x.astype(jnp.float32))
+        a, b = graph.program(_slopes_of_shares, site)(few, x.astype(jnp.float32))
         return cls(graph, sites) if np.allclose(a, b, rtol=1e-3, atol=1e-3) else None
+
+
+def _slopes_of_shares(graph: BoundGraph, site: str, few: Few, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """x d log p/dx at x and at the centre."""
+
+    def slope(x: jax.Array) -> jax.Array:
+        return x * jax.grad(lambda x: log_density_of(graph, [site], few.values, few.data)({site: x}))(x)
+
+    return slope(x), slope(jnp.full_like(x, 1.0 / x.shape[-1]))
 
 
 class GaussianBlock(Block):
@@ -106,15 +112,21 @@ class GaussianBlock(Block):
             return None
         if not all(issubclass(family, dist.Normal | dist.MultivariateNormal) for family in families):
             return None
-        flat, unravel = ravel_pytree({site: few.values[site] for site in sites})
-        if flat.size > MAX_GAUSSIAN:
+        size = sum(few.values[site].size for site in sites)
+        if size > MAX_GAUSSIAN:
             return None
-        log_density = log_density_of(graph, sites, few.values, few.data)
-        curvature = jax.jit(jax.hessian(lambda x: log_density(unravel(x))))
-        points = np.random.default_rng(1).normal(0, 3, (2, flat.size)).astype(np.float32)
-        a, b = np.asarray(curvature(points[0])), np.asarray(curvature(points[1]))
+        points = np.random.default_rng(1).normal(0, 3, (2, size)).astype(np.float32)
+        curvature = graph.program(_curvature, tuple(sites))
+        a, b = (np.asarray(curvature(few, point)) for point in points)
         same = np.allclose(a, b, rtol=1e-3, atol=1e-3 * np.abs(a).max())
         return cls(graph, sites) if same and np.linalg.eigvalsh(-a).min() > 0 else None
+
+
+def _curvature(graph: BoundGraph, sites: Sequence[str], few: Few, x: jax.Array) -> jax.Array:
+    """The Hessian of the log-density of some sites, end to end."""
+    _, unravel = ravel_pytree({site: few.values[site] for site in sites})
+    log_density = log_density_of(graph, sites, few.values, few.data)
+    return jax.hessian(lambda x: log_density(unravel(x)))(x)
 
 
 class ScaleBlock(Block):
@@ -151,19 +163,27 @@ class ScaleBlock(Block):
         latent = graph.latent[site]
         if latent.shape != () or latent.fn.support is not constraints.positive or graph.drives_words([site]):
             return None
-        log_density = log_density_of(graph, [site], few.values, few.data)
-        slope = jax.jit(jax.grad(lambda x: log_density({site: x})))
+        others = np.asarray([0.2, 0.5, 1.3, 3.0], np.float32)
+        slopes, terms = graph.program(_slopes_of_scale, site)(few, jnp.float32(0.7), others)
+        found = others * np.asarray(slopes)
         for power in (2, 1):
-            terms = jax.jit(lambda x: _scale_terms(lambda x: log_density({site: x}), x, power))
-            A, B, C, here = terms(jnp.float32(0.7))
-            others = np.asarray([0.2, 0.5, 1.3, 3.0], np.float32)
-            found = others * np.asarray([slope(x) for x in others])
+            A, B, C, here = terms[power]
             u = (others / float(here)) ** power
             expected = float(A) - power * float(B) / u + power * float(C) * u
             proper = float(B) < 0 or (float(A) > -1 and float(C) < 0)
             if proper and np.allclose(found, expected, rtol=2e-3, atol=2e-3 * np.abs(found).max()):
                 return cls(graph, sites, power)
         return None
+
+
+def _slopes_of_scale(graph: BoundGraph, site: str, few: Few, x: jax.Array, others: jax.Array) -> tuple[Any, dict]:
+    """Slopes of the log-density at some places, and its terms for each power from those near x."""
+    log_density = log_density_of(graph, [site], few.values, few.data)
+
+    def of_site(x: jax.Array) -> jax.Array:
+        return log_density({site: x})
+
+    return jax.lax.map(jax.grad(of_site), others), {power: _scale_terms(of_site, x, power) for power in (2, 1)}
 
 
 def _scale_terms(log_density: Callable, x: jax.Array, power: int) -> tuple[jax.Array, ...]:

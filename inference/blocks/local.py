@@ -191,27 +191,25 @@ class LocalBlock(Block):
             return False
         if any(graph.density_axis[name] is None for name in graph.children([site])):
             return False
-        block = LocalBlock(graph, [site])
-
-        @jax.jit
-        def reach(data: Data, values: Values, move: jax.Array) -> tuple[jax.Array, ...]:
-            """How each document's numbers change each document's terms and proportions."""
-            density = block.density(values, data)
-
-            def terms(x: jax.Array) -> tuple[jax.Array, ...]:
-                _, others, log_theta = density.at(x)
-                return (others,) if log_theta is None else (others, log_theta)
-
-            return jax.jacfwd(terms)(density.free(values) + move)
-
-        rng = np.random.default_rng(0)
+        reach, rng = graph.program(_reach, site), np.random.default_rng(0)
         for _ in range(2):
             move = jnp.asarray(rng.normal(0, 0.5, (few.data.documents.num_documents, 1)), jnp.float32)
-            for change in reach(few.data, few.values, move):
+            for change in reach(few, move):
                 change = np.abs(np.moveaxis(np.asarray(change), -2, 1)).reshape(3, 3, -1).max(-1)
                 if not np.allclose(change * (1 - np.eye(3)), 0, atol=1e-6 * max(change.max(), 1.0)):
                     return False
         return True
+
+
+def _reach(graph: BoundGraph, site: str, few: Few, move: jax.Array) -> tuple[jax.Array, ...]:
+    """How each document's numbers change each document's terms and proportions."""
+    density = LocalBlock(graph, [site]).density(few.values, few.data)
+
+    def terms(x: jax.Array) -> tuple[jax.Array, ...]:
+        _, others, log_theta = density.at(x)
+        return (others,) if log_theta is None else (others, log_theta)
+
+    return jax.jacfwd(terms)(density.free(few.values) + move)
 
 
 def local_sites(graph: BoundGraph, sites: Sequence[str], few: Few) -> list[str]:

@@ -36,10 +36,14 @@ class TopicBlock(Block):
     ) -> None:
         super().__init__(graph, ["z", graph.theta] if collapsed else ["z"])
         self.collapsed, self.draw_theta, self.supervised = collapsed, draw_theta, bool(graph.response_sites)
-        self.supervision = StorySupervision(graph) if self.supervised else None
         self.swept: Swept | None = None  # of this draw, where threads have made the sweep
         self.no_kernel = why_no_kernel(graph, collapsed)  # why a GPU does not sweep by one kernel, empty where it does
         self.label = "topic sweep, theta integrated out" if collapsed else "topic sweep given theta"
+
+    @property
+    def supervision(self) -> StorySupervision | None:
+        """The response that topics are accepted by."""
+        return StorySupervision(self.graph) if self.supervised else None
 
     def draw(self, key: jax.Array, values: Values, data: Data) -> tuple[dict, dict]:
         sweep_key, theta_key = jax.random.split(key)

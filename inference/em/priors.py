@@ -18,7 +18,6 @@ import numpy as np
 import numpyro.distributions as dist
 from jax.flatten_util import ravel_pytree
 from numpyro.distributions import biject_to, constraints
-from scipy.optimize import minimize
 from scipy.special import digamma
 
 from topiczoo.corpora.layouts import Documents, documents
@@ -142,6 +141,8 @@ class LearnedPriors:
         }
         flat = np.maximum(np.asarray(start, np.float64), np.asarray(ravel_pytree(lowest)[0], np.float64))
         bounds = [(low, None) for low in np.asarray(ravel_pytree(lowest)[0], np.float64)]
+        from scipy.optimize import minimize  # a tenth of a second of start-up
+
         found = minimize(loss, flat, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS})
         if not found.fun < loss(flat)[0]:
             return {site: points[site] for site in sites}

@@ -22,8 +22,9 @@ with the documents' shares q(c_d).
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -32,11 +33,12 @@ import numpy as np
 import numpyro.distributions as dist
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from topiczoo.corpora.layouts import Documents, documents
+from topiczoo.corpora.layouts import Documents
 
 from ..kernels.quadrature import sigma_points
 from ..kernels.response_steps import own_curves
 from ..mcmc.weighing import as_seen, aside, counting, scales_of
+from ..programs.keeping import Alike, Unkeyed
 from ..story.bound import BoundGraph
 from ..story.graph import ZBAR
 from ..story.response import Y
@@ -92,7 +94,7 @@ class SmoothResponse:
             if latent and not graph.children([name]) - {name} <= set(self.responses):
                 refuse(graph, name, f"beside the response something else reads it, and {latent!r} is a latent class")
         self.names = {*self.responses, self.eta, *self.others}
-        self.data = counting(graph, documents(graph.corpus)), jax.tree.map(jnp.asarray, graph.y)
+        self.data = counting(graph, graph.documents()), graph.response.on_device()
         self.scales = [name for name in self.others if name in scales_of(graph)]
         self.log_linear = not self.delta and len(self.shape) == 1 and self._is_log_linear()
         if settings.order == "sequential":
@@ -106,6 +108,18 @@ class SmoothResponse:
         rest = [name for name in self.others if name not in self.scales]
         self.points = PointSites(graph, rest, self._of_others, steps=20)
         self.of_scales = PointSites(graph, self.scales, self._of_others, steps=20)
+
+    @cached_property
+    def for_kernels(self) -> Any:
+        """The same without documents: what is compiled for it serves another fit of a story of the same form."""
+        bare = copy.copy(self)
+        bare.graph = self.graph.bare()
+        for name in ("data", "objective", "_slopes", "_prior", "_slopes_of_prior", "points", "of_scales"):
+            vars(bare).pop(name, None)
+        try:
+            return Alike(bare)
+        except Unkeyed:
+            return self
 
     def _is_log_linear(self) -> bool:
         """Whether log p(y | x) = A x - B exp(x) + C: its third derivative is its second."""

@@ -15,7 +15,6 @@ import numpy as np
 import numpyro.distributions as dist
 from jax.flatten_util import ravel_pytree
 from numpyro.distributions import biject_to
-from scipy.optimize import minimize
 
 from topiczoo.corpora.layouts import Documents, documents
 
@@ -189,6 +188,8 @@ class PointSites:
             return float(value), np.asarray(gradient, np.float64)
 
         flat = np.asarray(ravel_pytree(self._free(points))[0], np.float64)
+        from scipy.optimize import minimize  # a tenth of a second of start-up
+
         found = minimize(at, flat, jac=True, method="L-BFGS-B", options={"maxiter": self.steps})
         if not found.fun < at(flat)[0]:
             return {name: points[name] for name in self.names}

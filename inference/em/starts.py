@@ -11,7 +11,8 @@ from typing import Any
 
 import jax
 import numpy as np
-from scipy.stats import norm, rankdata
+import pandas as pd
+from scipy.special import ndtri
 
 from topiczoo.corpora import Corpus
 
@@ -24,8 +25,8 @@ def topics_by_response(counts: Any, y: Any, num_topics: int) -> tuple[np.ndarray
     Only the order of y counts: documents are placed by normal scores. Unlabelled ones belong to all topics alike.
     """
     columns, labelled = _columns(y, counts.shape[0])
-    ranks = np.mean([rankdata(column) for column in columns[labelled].T], axis=0)
-    scores = norm.ppf((ranks - 0.5) / max(labelled.sum(), 1))
+    ranks = np.mean([pd.Series(column).rank().to_numpy() for column in columns[labelled].T], axis=0)
+    scores = ndtri((ranks - 0.5) / max(labelled.sum(), 1))
     places = np.linspace(-FARTHEST, FARTHEST, num_topics) if num_topics > 1 else np.zeros(1)
     shares = np.full((len(columns), num_topics), 1.0 / num_topics)
     width = max(WIDTH, FARTHEST / num_topics)

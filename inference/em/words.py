@@ -134,7 +134,7 @@ class BagWords(Proportions):
         eta, log_beta = values[response.eta].reshape(self.num_topics, -1), of_terms(log_mean)
         weights = None if shares is None else jnp.asarray(shares, jnp.float32)
         return response_steps.coordinate_ascent(
-            response, response.data, self.pairs, log_beta, prior, eta, values, start, limits, weights
+            response.for_kernels, response.data, self.pairs, log_beta, prior, eta, values, start, limits, weights
         )
 
     def moments(

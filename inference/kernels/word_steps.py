@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from topiczoo.corpora.layouts import Documents, PaddedBatches, Pairs, token_batches
+from topiczoo.corpora.layouts import LEAST_POSITIONS, Documents, PaddedBatches, Pairs, rounded_up, token_batches
 
 from .dirichlet import dirichlet_bound
 from .sharding import by_threads, over_shards
@@ -33,8 +33,8 @@ class PairBlocks(NamedTuple):
 
     @property
     def deepest(self) -> int:
-        """Distinct terms of the document that has most."""
-        return int(np.max(self.batches.depth))
+        """Room for the distinct terms of the document that has most."""
+        return rounded_up(max(int(np.max(self.batches.depth)), LEAST_POSITIONS))
 
     @property
     def shards(self) -> tuple:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,6 +22,7 @@ from numpyro.infer import MCMC
 from tqdm.auto import tqdm
 
 from ..kernels.sharding import WORKERS
+from ..programs.keeping import keep, shapes
 from ..story.tracing import Values, traced
 
 
@@ -67,33 +68,49 @@ class Progress(NamedTuple):
     done: int = 0
 
 
+class Programs:
+    """A kernel, what it has learnt at initialisation, and its compiled programs: all for data of the same shapes."""
+
+    def __init__(self, kernel: Any, num_warmup: int) -> None:
+        self.kernel = kernel
+        # a core does best with one chain after the other; an accelerator with all of them side by side
+        self.together = jax.default_backend() != "cpu"
+        self.start = self.of_chains(lambda key, data: kernel.init(key, num_warmup, None, data, {}))
+        self.advance: dict[Hashable, Callable] = {}
+
+    def of_chains(self, one_chain: Callable) -> Any:
+        return jax.jit(traced(jax.vmap(one_chain, (0, None)) if self.together else one_chain))
+
+
 class Chains:
     """Chains that advance together: one program, compiled once, that a thread runs for each chain."""
 
     def __init__(
-        self, kernel: Any, keys: jax.Array, data: tuple, schedule: Schedule, begin: Callable | None = None
-    ) -> None:
-        """``begin``, of the chains' keys and states, gives the states to start from."""
-        self.kernel, self.data, self.schedule = kernel, data, schedule
-        # a core does best with one chain after the other; an accelerator with all of them side by side
-        self.together = jax.default_backend() != "cpu"
+        self, kernel: Any, keys: jax.Array, data: tuple, schedule: Schedule, begin: Callable | None = None,
+        form: Hashable = None,
+    ) -> None:  # fmt: skip
+        """``begin``, of the chains' keys and states, gives states to start from; kernels of one ``form`` share programs."""
+        self.data, self.schedule = data, schedule
+
+        def make() -> Programs:
+            return Programs(kernel, schedule.num_warmup)
+
+        key = Programs, form, schedule.num_warmup, shapes(data), jax.default_backend()
+        self.programs = make() if form is None else keep(key, make)
+        self.kernel, self.together = self.programs.kernel, self.programs.together
         self.stored = (*(f"~z.{site}" for site in schedule.unstored), *schedule.statistics.values())
-        self.programs: dict[int, Callable] = {}
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*already stores a value")
-            start = self._of_chains(lambda key, data: kernel.init(key, schedule.num_warmup, None, data, {}))
+            start = self.programs.start
             self.states = [start(keys, data)] if self.together else [start(key, data) for key in keys]
             if begin is not None:
-                self.states = begin(keys, self.states)
-
-    def _of_chains(self, one_chain: Callable) -> Any:
-        return jax.jit(traced(jax.vmap(one_chain, (0, None)) if self.together else one_chain))
+                with ThreadPoolExecutor(1) as beside:  # chains find their start while the next program is compiled
+                    beside.submit(self._ready, max(min(schedule.chunk, schedule.num_warmup or schedule.num_samples), 1))
+                    self.states = begin(keys, self.states)
 
     def advance(self, steps: int) -> tuple[list[Any], dict, dict]:
         """The states some steps later, and the draws and fields on the way, each [chains, draws, ...]."""
-        if steps not in self.programs:
-            self.programs[steps] = self._program(steps)
-        program = self.programs[steps]
+        program = self._ready(steps)
         with ThreadPoolExecutor(min(len(self.states), WORKERS)) as threads:
             found = list(threads.map(lambda state: jax.block_until_ready(program(state, self.data)), self.states))
         states = [state for state, _, _ in found]
@@ -105,24 +122,24 @@ class Chains:
         )
         return states, draws, fields
 
-    def _program(self, steps: int) -> Callable:
-        schedule, state = self.schedule, self.states[0]
+    def _ready(self, steps: int) -> Callable:
+        """The program for so many steps, compiled if it is not yet."""
+        state, known = self.states[0], self.programs.advance
+        key = steps, min(self.schedule.thinning, steps), self.stored, shapes(state)
+        if key not in known:
+            known[key] = self._program(steps, state)
+        return known[key]
+
+    def _program(self, steps: int, state: Any) -> Callable:
+        schedule = self.schedule
         if hasattr(self.kernel, "program"):
             fields = tuple(schedule.statistics.values())
             return self.kernel.program(
                 steps, min(schedule.thinning, steps), schedule.unstored, fields, state, self.data
             )
-        return self._of_chains(partial(self._advance_one, steps)).lower(state, self.data).compile()
-
-    def _advance_one(self, steps: int, state: Any, data: tuple) -> tuple[Any, dict, dict]:
-        schedule = self.schedule
-        mcmc = MCMC(
-            self.kernel, num_warmup=schedule.num_warmup, num_samples=steps,
-            thinning=min(schedule.thinning, steps), progress_bar=False,
-        )  # fmt: skip
-        mcmc.post_warmup_state = state
-        mcmc.run(state.rng_key, *data, extra_fields=self.stored)
-        return mcmc.last_state, mcmc.get_samples(), mcmc.get_extra_fields()
+        settings = {"num_warmup": schedule.num_warmup, "num_samples": steps, "thinning": min(schedule.thinning, steps)}
+        advance = partial(_advance_one, self.kernel, settings, self.stored)
+        return self.programs.of_chains(advance).lower(state, self.data).compile()
 
     def of_states(self, read: Callable[[Any], dict], states: list[Any]) -> dict[str, np.ndarray]:
         """What ``read`` finds in the state of every chain, [chains, ...]."""
@@ -130,18 +147,25 @@ class Chains:
         return found[0] if self.together else {name: np.stack([one[name] for one in found]) for name in found[0]}
 
 
+def _advance_one(kernel: Any, settings: dict, stored: Sequence[str], state: Any, data: tuple) -> tuple[Any, dict, dict]:
+    mcmc = MCMC(kernel, **settings, progress_bar=False)
+    mcmc.post_warmup_state = state
+    mcmc.run(state.rng_key, *data, extra_fields=stored)
+    return mcmc.last_state, mcmc.get_samples(), mcmc.get_extra_fields()
+
+
 def run_chains(
     kernel: Any, data: tuple, *, seed: int, num_chains: int, schedule: Schedule,
     constrain: Callable[[Any], dict], reset: Callable[[Any], Any], means: Callable[[Any], dict], progress_bar: bool,
-    begin: Callable | None = None,
+    begin: Callable | None = None, form: Hashable = None,
 ) -> Drawn:  # fmt: skip
     """Warm up and draw. ``constrain`` gives a state's sites, ``reset`` clears running sums, ``means`` reads them, ``begin``
-    says where chains start."""
+    says where chains start. A kernel with a ``form``, all that it depends on beside the data, is compiled once."""
     keys = jnp.stack([jax.random.fold_in(jax.random.key(seed), chain) for chain in range(num_chains)])
     interrupted = False
     with tqdm(total=schedule.num_warmup + schedule.num_samples, disable=not progress_bar, unit="draw") as bar:
         bar.set_description("compiling")
-        chains = Chains(kernel, keys, data, schedule, begin)
+        chains = Chains(kernel, keys, data, schedule, begin, form)
         progress = Progress(chains.states)
         try:
             for phase, length in (("warmup", schedule.num_warmup), ("sample", schedule.num_samples)):
@@ -182,7 +206,7 @@ def run_chains(
 def _refuse_nan(values: Values, where: str) -> None:
     for name, value in values.items():
         for leaf in jax.tree.leaves(value):
-            if jnp.issubdtype(leaf.dtype, jnp.floating) and bool(jnp.isnan(leaf).any()):
+            if jnp.issubdtype(leaf.dtype, jnp.floating) and np.isnan(np.asarray(leaf)).any():
                 raise FloatingPointError(
                     f"The site {name!r} became NaN at {where}; check the scale of y and the priors, or try another seed."
                 )

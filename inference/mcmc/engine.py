@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from topiczoo.corpora import Corpus
-from topiczoo.corpora.layouts import documents
 
 from ..blocks.topics import TopicBlock
 from ..posterior.posterior import Posterior
@@ -82,7 +81,7 @@ def gibbs(
     check_labels(graph)
     weighed = with_weight(graph, response_weight)
     large = _large_sites(graph, num_samples // thinning * num_chains, keep)
-    data = Data(documents(corpus, pairs=not graph.has_words, batches=graph.has_words), graph.response.on_device())
+    data = Data(graph.documents(pairs=not graph.has_words, batches=graph.has_words), graph.response.on_device())
     plan = choose_blocks(weighed, draw_theta=graph.theta not in large, collapse=collapse)
     plan, data = hold_out(plan, data)
     begin = start_topics(start or ("random" if weighed is not graph else "merged"), graph, data)
@@ -100,12 +99,13 @@ def gibbs(
         num_warmup, num_samples, thinning, chunk_size(num_warmup, num_samples, thinning, wanted),
         unstored=[*large, *discrete], snapshot=snapshot, statistics=plan.statistics,
     )  # fmt: skip
-    kernel, topics = plan.kernel(), plan.blocks[-1]
+    kernel, topics = (plan if plan.form is None else plan.bare()).kernel(), plan.blocks[-1]
     shared = graph.has_words and len(data.documents.laid_out.terms) > 1 and isinstance(topics, TopicBlock)
     drawn = run_chains(
         SplitGibbs(kernel, num_chains) if shared else kernel, data, seed=seed, num_chains=num_chains,
         schedule=schedule, constrain=plan.constrain,
         reset=reset_totals, means=totals, progress_bar=progress_bar, begin=begin,
+        form=plan.form and (plan.form, shared, num_chains),
     )  # fmt: skip
     _warn_of_divergences(drawn.statistics)
     return Posterior.of(

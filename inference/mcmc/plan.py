@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from numpyro.infer import NUTS, Gibbs, init_to_median, init_to_uniform
 from numpyro.primitives import Messenger
@@ -21,6 +22,7 @@ from ..blocks.labels import ClassBlock
 from ..blocks.local import LocalBlock
 from ..blocks.topics import CollapsedBlock, TopicBlock
 from ..blocks.whitened import whitened
+from ..programs.keeping import Unkeyed, frozen
 from ..story.assignments import AssignmentHandler
 from ..story.bound import BoundGraph
 from ..story.classes import is_class, refuse_linked_classes
@@ -90,6 +92,18 @@ class Plan:
     def _nuts_place(self) -> int:
         """NUTS comes before the discrete blocks, which are last."""
         return sum(not isinstance(block, TopicBlock | CollapsedBlock | LabelBlock) for block in self.blocks)
+
+    @property
+    def form(self) -> Hashable:
+        """All that its kernel depends on but for documents and numbers of the story; None where that cannot be told."""
+        try:
+            return frozen((self.graph, self.blocks, self.by_nuts))
+        except Unkeyed:
+            return None
+
+    def bare(self) -> Plan:
+        """The same for programs that are kept."""
+        return Plan(self.graph.bare(), [block.bare() for block in self.blocks], self.by_nuts)
 
     def model(self) -> Callable:
         """The story as NumPyro's kernels see it."""
@@ -191,10 +205,12 @@ def _topic_block(graph: BoundGraph, collapsed: bool, collapse: str, draw_theta: 
 
 def reset_totals(state: Any) -> Any:
     """Start the running sums anew: warm-up does not count."""
-    blocks = tuple(
-        block._replace(total=jax.tree.map(jnp.zeros_like, block.total)) if hasattr(block, "total") else block
-        for block in state.block_states
-    )
+
+    def reset(block: Any) -> Any:
+        zeros = {name: np.zeros(value.shape, value.dtype) for name, value in block.total.items()}
+        return block._replace(total=zeros)
+
+    blocks = tuple(reset(block) if hasattr(block, "total") else block for block in state.block_states)
     return state._replace(block_states=blocks)
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from functools import reduce
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial, reduce
 from typing import Any
 
 import jax
@@ -17,8 +18,11 @@ import numpy as np
 from numpyro.infer import Gibbs
 from numpyro.infer.gibbs import GIBBS_SITES_KWARG
 
+from topiczoo.corpora.layouts import PaddedBatches
+
 from ..blocks.topics import TopicBlock
 from ..kernels import sharding
+from ..kernels.assignments import Assignments
 from ..kernels.sharding import by_threads
 from ..kernels.sweep import Given, Swept, sweep_shards
 from ..story.sweeping import given
@@ -36,17 +40,14 @@ class SplitGibbs:
         """A function from a chain's state to its state so many steps later, the draws and the fields of its states."""
         corpus, _ = data
         topics: TopicBlock = self.kernel._kernels[-1]
-        draw_others, (_, told) = _compiled(self._draw_others, state, data)
-        part = np.int32(0), np.int32(0)
-        shards, swept = _compiled(
-            lambda between, told, z, batches: sweep_shards(
-                topics.supervision, topics.collapsed, told, z, batches, between
-            ),
-            part, told, state.z["z"], corpus.batches,
-        )  # fmt: skip
-        finish, _ = _compiled(
-            lambda state, swept, data: self._finish(state, swept, data, unstored, fields), state, swept, data
+        others = jax.jit(traced(self._draw_others)).lower(state, data)
+        _, told = others.out_info
+        sweep = jax.jit(traced(partial(_sweep, topics))).lower(
+            (np.int32(0), np.int32(0)), told, state.z["z"], corpus.batches
         )
+        last = jax.jit(traced(partial(self._finish, unstored, fields))).lower(state, sweep.out_info, data)
+        with ThreadPoolExecutor() as threads:  # the compiler works on one core
+            draw_others, shards, finish = threads.map(lambda lowered: lowered.compile(), (others, sweep, last))
 
         def run(state: Any, data: tuple) -> tuple[Any, dict, dict]:
             batches = data[0].batches
@@ -84,7 +85,7 @@ class SplitGibbs:
         waiting.sample = record
         return self._with([*others, waiting])._sample_one(state, data, {}), told[0]
 
-    def _finish(self, state: Any, swept: Swept, data: tuple, unstored: Any, fields: Any) -> tuple[Any, dict, dict]:
+    def _finish(self, unstored: Any, fields: Any, state: Any, swept: Swept, data: tuple) -> tuple[Any, dict, dict]:
         """An iteration of the topics alone, the sweep behind them; the sites that are stored, and fields of the state."""
         *others, topics = self.kernel._kernels
         topics = copy.copy(topics)
@@ -95,10 +96,8 @@ class SplitGibbs:
         return state, kept, {name: reduce(_part, name.split("."), state) for name in fields}
 
 
-def _compiled(function: Callable, *arguments: Any) -> tuple[Callable, Any]:
-    """A function compiled for such arguments, and the shapes of what it gives."""
-    lowered = jax.jit(traced(function)).lower(*arguments)
-    return lowered.compile(), lowered.out_info
+def _sweep(topics: TopicBlock, between: Any, told: Given, z: Assignments, batches: PaddedBatches) -> Swept:
+    return sweep_shards(topics.supervision, topics.collapsed, told, z, batches, between)
 
 
 def _held(kernel: Any) -> Any:

@@ -22,10 +22,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 from scipy.special import gammaln
 
-from topiczoo.corpora.layouts import PaddedBatches
+from topiczoo.corpora.layouts import Documents, PaddedBatches
 
 from ..gpu.choosing import sweep_tokens, with_kernels
 from ..kernels.assignments import Assignments, Labels, count
@@ -33,7 +32,8 @@ from ..kernels.sharding import WORKERS, by_threads
 from ..kernels.sweep import FLOOR, Given, Swept, Weights, assembled, sweep_long, sweep_shards
 from ..story.assignments import AssignmentHandler, TopicAssignments
 from ..story.bound import BoundGraph
-from ..story.tracing import Data, Values, ZbarHandler, concentration, run, traced
+from ..story.response import Y
+from ..story.tracing import Data, Values, ZbarHandler, concentration, run
 
 STARTS = ("merged", "random")
 FACTOR = 2  # topics to begin with, for each that is asked for
@@ -60,7 +60,7 @@ def _with_merged_topics(graph: BoundGraph, data: Data, keys: Sequence[jax.Array]
     beside = WORKERS if len(batches.terms) == 1 else 1  # threads share out either chains or shards
     with ThreadPoolExecutor(beside) as threads:
         found = list(threads.map(lambda key: whole(key, num_topics=FACTOR * graph.num_topics), keys))
-    recount = jax.jit(traced(partial(_recounted, graph)))
+    recount = graph.program(_recounted)
     assigned = []
     for i, z in enumerate(found):
         tables = np.asarray(z.document_topic), np.asarray(z.topic_term)
@@ -91,15 +91,25 @@ def _priors(graph: BoundGraph) -> tuple[np.ndarray, np.ndarray]:
     """alpha of each topic [K] and gamma [K, V] or [K, 1], where they are numbers that nothing is drawn for."""
     topics = graph.num_topics
     alpha, gamma = np.full(topics, USUAL_ALPHA), np.full((topics, 1), USUAL_GAMMA)
-    trace = run(graph.story, graph.few_documents, graph.few_y, graph.few_values, ZbarHandler(lambda theta: theta))
-    if graph.theta_is_integrable() and graph.parents[graph.theta] == {graph.theta}:
-        found = np.asarray(concentration(trace[graph.theta]["fn"]))
-        alpha = np.broadcast_to(found.reshape(-1, found.shape[-1]).mean(0), (topics,)).astype(float)
+    sites = [graph.theta] if graph.theta_is_integrable() and graph.parents[graph.theta] == {graph.theta} else []
     if graph.beta and graph.beta_is_integrable() and graph.parents[graph.beta] == {graph.beta}:
-        found = np.asarray(concentration(trace[graph.beta]["fn"]), float)
+        sites.append(graph.beta)
+    fixed = graph.program(_concentrations, tuple(sites))(graph.few_documents, graph.few_y, graph.few_values)
+    if graph.theta in fixed:
+        found = np.asarray(fixed[graph.theta])
+        alpha = np.broadcast_to(found.reshape(-1, found.shape[-1]).mean(0), (topics,)).astype(float)
+    if graph.beta in fixed:
+        found = np.asarray(fixed[graph.beta], float)
         found = np.broadcast_to(found, np.broadcast_shapes(found.shape, (topics, 1)))
         gamma = found.reshape(-1, *found.shape[-2:]).mean(0)
     return alpha, gamma
+
+
+def _concentrations(
+    graph: BoundGraph, sites: Sequence[str], few: Documents, y: Y, values: Values
+) -> dict[str, jax.Array]:
+    trace = run(graph.story, few, y, values, ZbarHandler(lambda theta: theta))
+    return {site: concentration(trace[site]["fn"]) for site in sites}
 
 
 def over_complete(
@@ -204,5 +214,7 @@ def in_order(
     for k in range(number):  # the topic with number k of the story
         words = gammaln(prior[k] + terms).sum(1) - gammaln(prior[k].sum() + terms.sum(1))
         fits[k] = words + gammaln(alpha[k] + documents).sum(1)
+    from scipy.optimize import linear_sum_assignment  # a tenth of a second of start-up
+
     _, found = linear_sum_assignment(-fits)
     return np.argsort(found)[becomes]

@@ -20,6 +20,9 @@ from pathlib import Path
 import jax
 import jaxlib
 
+from ..programs.disk import folder
+from ..programs.keeping import forget
+
 SOURCE = Path(__file__).with_name("sweep.cc")
 FLAGS = ("-O3", "-march=native", "-std=c++17", "-fPIC", "-shared", "-ffp-contract=off", "-w")
 COMPILERS = ("c++", "g++", "clang++")
@@ -56,6 +59,7 @@ def build() -> Path:
             raise RuntimeError(f"{compiler} could not compile the sweep: {done.stderr.strip()[-500:]}")
         made.replace(path)
     _loaded.cache_clear()
+    forget()  # programs with the other sweep in them
     if not registered():
         raise RuntimeError(f"{path} was compiled, but cannot be loaded; TOPICZOO_NATIVE may be off.")
     return path
@@ -73,17 +77,6 @@ def library() -> Path | None:
         return None
     parts = _source(), *FLAGS, jaxlib.__version__, platform.machine(), _processor()
     return base / f"sweep-{hashlib.sha256('|'.join(parts).encode()).hexdigest()[:16]}.so"
-
-
-def folder() -> Path | None:
-    asked = os.environ.get("TOPICZOO_CACHE", "").strip()
-    if asked.lower() == "off":
-        return None
-    return (
-        Path(asked).expanduser()
-        if asked
-        else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "topiczoo"
-    )
 
 
 def _processor() -> str:

@@ -8,11 +8,10 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import h5py
 import numpy as np
-import xarray as xr
 
 from topiczoo.models.catalogue import as_story
 
@@ -35,6 +34,9 @@ from .stored_corpus import WORDS, plain_frame, read_corpus
 from .stored_story import find_argument, find_story, plain, source, warn_if_changed
 from .tables import are_shares
 from .whole_file import checked_path, write_whole
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 FORMAT = "topiczoo fit"
 VERSION = (
@@ -62,6 +64,8 @@ def to_datatree(fit: Posterior) -> xr.DataTree:
         groups["means"] = _dataset(fit, fit.means, ("chain",), dims)
     if responses := _responses(fit):
         groups["observed_data"] = _dataset(fit, responses, ("document",), {})
+    import xarray as xr  # a tenth of a second of start-up
+
     pairs = fit.corpus.counts.tocoo()
     words = dict(zip(WORDS, (pairs.row, pairs.col, pairs.data), strict=True))
     groups["constant_data"] = xr.Dataset(
@@ -79,6 +83,8 @@ def _dataset(
     leading: tuple[str, ...],
     dims_of: Mapping[str, tuple[str | None, ...]],
 ) -> xr.Dataset:
+    import xarray as xr
+
     labels = {"term": fit.vocabulary, "document": fit.document_names}
     variables, coords = {}, {}
     for name, array in arrays.items():

@@ -7,7 +7,7 @@ below: for documents of a few words the probabilities of classes are no better t
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import cached_property
 from typing import Any
 
@@ -68,40 +68,47 @@ def _never_seen(fit: Posterior, site: str) -> bool:
 class ClassPosterior:
     """The classes of some documents, and their topics given each class."""
 
-    def __init__(self, fold: FoldIn, site: str) -> None:
+    def __init__(self, fold: FoldIn, site: str, told: list[str] | None = None) -> None:
+        """``told``: what is predicted, where it is known."""
         self.fold, self.site, self.graph = fold, site, fold.graph
-        self.answers = answers(fold, site)
+        self.answers = answers(fold, site) if told is None else told
         self.classes = np.arange(num_classes(self.graph, site))
-        corpus = self.graph.corpus
-        self.lengths = corpus.lengths.astype(np.float32)
-        if self.graph.has_words:
-            self.pairs = pair_batches(distinct_pairs(corpus.counts), *corpus.counts.shape)
-            self._read: Any = jax.jit(self._weights_and_prior)
-        else:
-            block = LabelBlock(self.graph, [site])
-            self._joint: Any = jax.jit(lambda corpus, values: block.logits(values, Data(corpus, None)))
 
-    def _values(self, values: Values, label: Any) -> dict:
-        return {**values, self.site: jnp.full(len(self.lengths), label, jnp.int32)}
+    @cached_property
+    def _pairs(self) -> Any:
+        counts = self.graph.corpus.counts
+        return pair_batches(distinct_pairs(counts), *counts.shape)
+
+    def _compiled(self, method: Callable, *fixed: Any) -> Callable:
+        """A method, after the fixed arguments, as a program that is kept."""
+        return self.fold.compiled(_of_classes, method, self.site, self.answers, *fixed)
+
+    def _values(self, corpus: Documents, values: Values, label: Any) -> dict:
+        return {**values, self.site: jnp.full(corpus.num_documents, label, jnp.int32)}
+
+    def _logits(self, corpus: Documents, values: Values) -> jax.Array:
+        return LabelBlock(self.graph, [self.site]).logits(values, Data(corpus, None))
 
     def _weights_and_prior(self, corpus: Documents, values: Values, label: jax.Array) -> tuple:
         """log beta [V, K], alpha [D, K] and log p(c) [D] given the class."""
-        values = self._values(values, label)
+        values = self._values(corpus, values, label)
         weights = read_weights(self.graph, corpus, None, values, collapsed=True, one_label=True)
         prior = self.graph.document_terms([self.site], corpus, None, values, ZbarHandler(lambda theta: theta))
-        shape = len(self.lengths), self.graph.num_topics
+        shape = corpus.num_documents, self.graph.num_topics
         return jnp.log(weights.term_topic[:-1]), jnp.broadcast_to(weights.proportions, shape), prior
 
     def log_joint(self, values: Values) -> tuple[np.ndarray, np.ndarray | None]:
         """log p(c, w) [documents, classes], and where words have topics E[theta | c, w] [classes, documents, topics]."""
         corpus = self.fold.corpus
         if not self.graph.has_words:
-            return np.asarray(self._joint(corpus, self._values(values, 0)), float), None
+            logits = self._compiled(ClassPosterior._logits)
+            return np.asarray(logits(corpus, self._values(corpus, values, 0)), float), None
         joint, proportions = [], []
+        read, lengths = self._compiled(ClassPosterior._weights_and_prior), np.asarray(corpus.lengths)
         for label in self.classes:
-            log_beta, alpha, prior = self._read(corpus, values, label)
-            start = first_gamma(alpha, self.lengths)
-            found = e_step(self.pairs, log_beta, alpha, start, LIMITS, counted=False)
+            log_beta, alpha, prior = read(corpus, values, label)
+            start = first_gamma(alpha, lengths)
+            found = e_step(self._pairs, log_beta, alpha, start, LIMITS, counted=False)
             posterior = np.asarray(found.gamma, float)
             joint.append(np.asarray(prior, float) + found.bound)
             proportions.append(posterior / posterior.sum(1, keepdims=True))
@@ -118,8 +125,9 @@ class ClassPosterior:
         joint, _ = self.log_joint(values)
         shares = softmax(joint, axis=1)
         if self.answers != [self.site]:
-            generated = self._responses if self.reads_topics else self._generated
-            return jax.tree.map(np.asarray, generated(self.fold.corpus, values, key, jnp.asarray(shares), repeats))
+            method = ClassPosterior._responses if self.reads_topics else ClassPosterior._generated
+            found = self._compiled(method, repeats)(self.fold.corpus, values, key, jnp.asarray(shares))
+            return jax.tree.map(np.asarray, found)
         draws = jax.random.categorical(key, jnp.log(shares), shape=(repeats, len(shares)))
         told = {"draw": np.asarray(draws), "mean": shares @ self.classes, "probabilities": shares}
         told["log_probabilities"] = log_softmax(joint, axis=1)  # a share of 0 has one too
@@ -132,63 +140,59 @@ class ClassPosterior:
 
     def topics(self, key: jax.Array, corpus: Documents, values: Values, label: jax.Array) -> tuple[jax.Array, dict]:
         """A draw of zbar [documents, topics] given the words, were all documents of a class, and all values with theta's."""
-        values, fold = self._values(values, label), self.fold
+        values, fold = self._values(corpus, values, label), self.fold
         z = fold.topics(corpus, key, fold.expected_counts(corpus, values), values, 1)
         theta = fold.theta(corpus, z, values)
         return fold.zbar(corpus, z, theta), {**values, self.graph.theta: theta}
 
-    @cached_property
-    def _responses(self) -> Any:
+    def _responses(
+        self, repeats: int, corpus: Documents, values: Values, key: jax.Array, shares: jax.Array
+    ) -> dict[str, dict]:
         """Responses that read topics: drawn for each class, and then mixed."""
+        label_key, key = jax.random.split(key)
 
-        def responses(
-            corpus: Documents, values: Values, key: jax.Array, shares: jax.Array, repeats: int
-        ) -> dict[str, dict]:
+        def given(label: jax.Array) -> dict[str, dict]:
+            topic_key, response_key = jax.random.split(jax.random.fold_in(key, label))
+            zbar, of_class = self.topics(topic_key, corpus, values, label)
+            return respond(self.graph, self.answers, repeats, response_key, corpus, zbar, of_class)
+
+        of_classes = jax.lax.map(given, jnp.asarray(self.classes))
+        label = jax.random.categorical(label_key, jnp.log(shares), shape=(repeats, len(shares)))
+        repeat, document = jnp.arange(repeats)[:, None], jnp.arange(len(shares))
+
+        def mixed(what: str, value: jax.Array) -> jax.Array:
+            if what == "draw":
+                return value[label, repeat, document]
+            return jnp.einsum("dc,cd...->d...", shares, value)
+
+        return {name: {what: mixed(what, value) for what, value in part.items()} for name, part in of_classes.items()}
+
+    def _generated(
+        self, repeats: int, corpus: Documents, values: Values, key: jax.Array, shares: jax.Array
+    ) -> dict[str, dict]:
+        """What the class generates without topics."""
+
+        def once(key: jax.Array, label: jax.Array) -> dict:
+            given = {**values, self.site: label}
+            return run(self.graph.story, corpus, None, given, ZbarHandler(lambda theta: theta), key=key, prior=True)
+
+        def drawn(key: jax.Array) -> dict:
             label_key, key = jax.random.split(key)
+            label = jax.random.categorical(label_key, jnp.log(shares))
+            return {name: once(key, label)[name]["value"] for name in self.answers}
 
-            def given(label: jax.Array) -> dict[str, dict]:
-                topic_key, response_key = jax.random.split(jax.random.fold_in(key, label))
-                zbar, of_class = self.topics(topic_key, corpus, values, label)
-                return respond(self.graph, self.answers, repeats, response_key, corpus, zbar, of_class)
+        def means(label: jax.Array) -> dict:
+            trace = once(key, jnp.full(corpus.num_documents, label))
+            return {name: trace[name]["fn"].mean for name in self.answers}
 
-            of_classes = jax.lax.map(given, jnp.asarray(self.classes))
-            label = jax.random.categorical(label_key, jnp.log(shares), shape=(repeats, len(shares)))
-            repeat, document = jnp.arange(repeats)[:, None], jnp.arange(len(shares))
+        draws = jax.vmap(drawn)(jax.random.split(key, repeats))
+        of_classes = jax.lax.map(means, jnp.asarray(self.classes))
+        return {
+            name: {"draw": draws[name], "mean": jnp.einsum("dc,cd...->d...", shares, of_classes[name])}
+            for name in self.answers
+        }
 
-            def mixed(what: str, value: jax.Array) -> jax.Array:
-                if what == "draw":
-                    return value[label, repeat, document]
-                return jnp.einsum("dc,cd...->d...", shares, value)
 
-            return {
-                name: {what: mixed(what, value) for what, value in part.items()} for name, part in of_classes.items()
-            }
-
-        return jax.jit(responses, static_argnums=4)
-
-    @cached_property
-    def _generated(self) -> Any:
-        def respond(
-            corpus: Documents, values: Values, key: jax.Array, shares: jax.Array, repeats: int
-        ) -> dict[str, dict]:
-            def once(key: jax.Array, label: jax.Array) -> dict:
-                given = {**values, self.site: label}
-                return run(self.graph.story, corpus, None, given, ZbarHandler(lambda theta: theta), key=key, prior=True)
-
-            def drawn(key: jax.Array) -> dict:
-                label_key, key = jax.random.split(key)
-                label = jax.random.categorical(label_key, jnp.log(shares))
-                return {name: once(key, label)[name]["value"] for name in self.answers}
-
-            def means(label: jax.Array) -> dict:
-                trace = once(key, jnp.full(len(self.lengths), label))
-                return {name: trace[name]["fn"].mean for name in self.answers}
-
-            draws = jax.vmap(drawn)(jax.random.split(key, repeats))
-            of_classes = jax.lax.map(means, jnp.asarray(self.classes))
-            return {
-                name: {"draw": draws[name], "mean": jnp.einsum("dc,cd...->d...", shares, of_classes[name])}
-                for name in self.answers
-            }
-
-        return jax.jit(respond, static_argnums=4)
+def _of_classes(fold: FoldIn, method: Callable, site: str, told: list[str], *arguments: Any) -> Any:
+    """A method of the class posterior for compiled code, whose fold knows no fit."""
+    return method(ClassPosterior(fold, site, told), *arguments)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy.special import logsumexp
-from sklearn.model_selection import ParameterGrid
 from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
@@ -110,6 +109,8 @@ def grid_search(
     if score == "log_score" and predict is not None:
         raise ValueError("predict is given, and score='log_score' makes no predictions; leave one of them out.")
     rows, of_classes = [], False
+    from sklearn.model_selection import ParameterGrid  # half a second of start-up
+
     combinations = list(ParameterGrid({name: list(values) for name, values in grid.items()}))
     for tried in tqdm(combinations, desc="settings", disable=not progress_bar):
         quiet = {"progress_bar": False, **settings, **tried}

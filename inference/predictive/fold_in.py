@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,26 +17,29 @@ from numpyro.primitives import Messenger
 from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
-from topiczoo.corpora.layouts import Documents, documents
+from topiczoo.corpora.layouts import LEAST_POSITIONS, Documents, rounded_up
 
 from ..gpu.choosing import expected_counts_of, soft_sweeps_of, with_kernels
 from ..kernels.assignments import Assignments, mean_topics
 from ..kernels.sharding import by_threads, side_by_side
 from ..kernels.soft_sweep import expected_counts_of_long
-from ..kernels.sweep import CHUNK, Given, sweep_long
+from ..kernels.sweep import Given, sweep_long
 from ..kernels.word_steps import by_document
 from ..posterior.posterior import Posterior
+from ..programs.keeping import Unkeyed, frozen, keep
 from ..story.bound import BoundGraph, bind
 from ..story.classes import check_labels
 from ..story.reading import check_covariates
 from ..story.response import Response
 from ..story.sweeping import read_weights, sweep
-from ..story.tracing import Story, Values
+from ..story.tracing import Story, Values, traced
 from .local_fold import Folded, LocalFold
 
 AT_ONCE = 16  # posterior draws that threads share out together
+ESTIMATED = "estimated_prior"  # an argument of a story whose theta has a prior that the engine has found
+MOST_TOGETHER = 2**22  # numbers in the draws of topics that are made side by side
+MOST_KEPT = 64 * 2**20  # bytes of draws that a fit keeps on the device
 CENTRING = 10  # steps to the expected counts of topics
-MOST_COMPILED = 16  # functions kept with a fit
 
 
 def known_words(fit: Posterior, corpus: Corpus) -> Corpus:
@@ -69,7 +73,7 @@ class FoldIn:
     Where theta cannot be integrated out, what drives it is drawn beside the topics (:mod:`.local_fold`).
 
     ``data``, the documents and their responses, is handed to ``step`` as an argument: compiled code must not hold it.
-    What is compiled stays with the fit, so that new documents of the same shapes need not wait for it again.
+    What is compiled is kept, so that new documents of the same shapes need not wait for it again.
     """
 
     def __init__(
@@ -78,16 +82,28 @@ class FoldIn:
         known = known_words(fit, corpus)
         self.fit = fit
         self.chains = chains or range(next(iter(fit.global_draws().values())).shape[0])
-        self.graph = bind(_story(fit), known, response)
+        self.graph = self._bound(known, response)
         check_covariates(self.graph)
         words = self.graph.has_words
         self.local = None  # where theta is not integrated out
         if words and not self.graph.theta_is_integrable():
             self.local = self._local(known)
         check_labels(self.graph)
-        self.corpus = documents(known, pairs=not words, batches=words)
-        self.deepest = int(np.max(self.corpus.laid_out.depth)) if words else 0
+        self.corpus = self.graph.documents(pairs=not words, batches=words)
+        # the room that a compiled program has for a document
+        self.deepest = rounded_up(max(int(np.max(self.corpus.laid_out.depth)), LEAST_POSITIONS)) if words else 0
         self.data = self.corpus, self.graph.response.on_device()
+
+    def _bound(self, known: Corpus, response: Response | None) -> BoundGraph:
+        """The story read on the documents; on others that look alike it is not read again."""
+        y = {} if response is None else response.parts
+        shown = {name: (part.shape[1:], bool(np.isnan(part).any())) for name, part in y.items()}
+        columns = tuple(known.covariates.dtypes.items())
+        key = bind, columns, tuple(shown.items()), response is not None and response.several
+        if key not in self.fit.compiled:
+            self.fit.compiled[key] = bind(_story(self.fit), known, response)
+        found = self.fit.compiled[key]
+        return replace(found, corpus=known, response=Response({}) if response is None else response)
 
     def _local(self, known: Corpus) -> LocalFold:
         """How documents are folded in together with what drives theta; what is found out of the story stays with the fit."""
@@ -104,16 +120,17 @@ class FoldIn:
 
     def compiled(self, function: Callable, *fixed: Any) -> Callable:
         """``function(fold, *fixed, ...)`` as a function of the rest, compiled; it must not read the fold's data."""
-        of_y = jax.tree.structure(self.data[1]), self.graph.story.masked
-        key, kept = (function, fixed, -(-self.deepest // CHUNK), of_y), self.fit.compiled
-        if key not in kept:
-            if len(kept) >= MOST_COMPILED:
-                kept.pop(next(iter(kept)))
-            bare = copy.copy(self)
-            bare.graph = self.graph.bare()
-            bare.corpus = bare.data = None  # type: ignore[assignment]
-            kept[key] = jax.jit(functools.partial(function, bare, *fixed))
-        return kept[key]
+        bare = copy.copy(self)
+        bare.graph = self.graph.bare()
+        bare.fit = bare.corpus = bare.data = None  # type: ignore[assignment]
+
+        def make() -> Callable:
+            return jax.jit(traced(functools.partial(function, bare, *fixed)))
+
+        try:
+            return keep((FoldIn, function, self.deepest, frozen((fixed, self.local, self.graph))), make)
+        except Unkeyed:
+            return make()
 
     def run(
         self, step: Callable, *fixed: Any, seed: int, most_draws: int, num_burn: int, progress_bar: bool = False
@@ -122,22 +139,45 @@ class FoldIn:
 
         ``most_draws`` a chain at the most. ``centre`` is for :meth:`topics`.
         """
-        draws = self.fit.global_draws(most_draws)
-        num_draws = next(iter(draws.values())).shape[1]
-        compiled = self.compiled(step, num_burn, *fixed)
+        draws = self._draws(most_draws)
+        num_draws = len(next(iter(draws[0].values())))
+        together = self._work * num_draws <= MOST_TOGETHER
+        compiled = self.compiled(_for_all if together else _for_one, step, num_burn, *fixed)
         with tqdm(total=len(self.chains) * num_draws, disable=not progress_bar, desc="fold in", unit="draw") as bar:
             for chain in self.chains:
-                key, centre = jax.random.fold_in(jax.random.key(seed), chain), self._centre(chain)
+                key, centre, own = jax.random.fold_in(jax.random.key(seed), chain), self._centre(chain), draws[chain]
 
                 def at(i: int) -> Any:
-                    values = {name: jnp.asarray(value[chain, i]) for name, value in draws.items()}
-                    return compiled(self.data, jax.random.fold_in(key, i), centre, values)
+                    return compiled(self.data, key, centre, own, i)
 
+                if together:
+                    found = jax.tree.map(np.asarray, compiled(self.data, key, centre, own))
+                    yield from (jax.tree.map(lambda leaf, i=i: leaf[i], found) for i in range(num_draws))
+                    bar.update(num_draws)
+                    continue
                 for first in range(0, num_draws, AT_ONCE):
                     some = range(first, min(first + AT_ONCE, num_draws))
                     for part in side_by_side(at, some, compiled, (self.data, centre)):
                         yield jax.tree.map(np.asarray, part)
                         bar.update()
+
+    @property
+    def _work(self) -> int:
+        """Numbers that a draw of all topics computes with, about."""
+        words = self.graph.corpus.num_tokens if self.corpus.batches is None else self.corpus.batches.terms.size
+        return (words + self.corpus.num_documents) * max(self.graph.num_topics, 1)
+
+    def _draws(self, most_draws: int) -> list[dict[str, jax.Array]]:
+        """Draws of all sites that are not of documents, chain by chain, on the device; a fit keeps them if they are few."""
+        key = FoldIn._draws, most_draws
+        if key not in self.fit.compiled:
+            draws = self.fit.global_draws(most_draws)
+            chains = range(len(next(iter(draws.values()))))
+            found = [{name: jnp.asarray(value[chain]) for name, value in draws.items()} for chain in chains]
+            if sum(value.nbytes for value in draws.values()) > MOST_KEPT:
+                return found
+            self.fit.compiled[key] = found
+        return self.fit.compiled[key]
 
     def points(self, most_draws: int) -> Iterator[dict[str, jax.Array]]:
         """The sites that are not of documents at every draw, chain after chain, ``most_draws`` a chain at the most."""
@@ -148,7 +188,11 @@ class FoldIn:
 
     def means(self, chain: int) -> dict[str, jax.Array]:
         """A chain's posterior means of all sites that are not of documents."""
-        return {name: jnp.asarray(value) for name, value in self.fit.global_means(chain).items()}
+        key = FoldIn.means, chain
+        if key not in self.fit.compiled:
+            means = self.fit.global_means(chain)
+            self.fit.compiled[key] = {name: jnp.asarray(value) for name, value in means.items()}
+        return self.fit.compiled[key]
 
     def _centre(self, chain: int) -> jax.Array | None:
         """Expected counts of topics at a chain's means, [documents, topics]."""
@@ -243,19 +287,46 @@ class FoldIn:
         return jnp.where(corpus.lengths[:, None] > 0, mean_topics(z, corpus), theta)
 
 
+def _for_one(fold: FoldIn, step: Callable, burn: int, *rest: Any) -> Any:
+    """A step at one draw of a chain."""
+    *fixed, data, key, centre, draws, i = rest
+    values = jax.tree.map(lambda leaf: leaf[i], draws)
+    return step(fold, burn, *fixed, data, jax.random.fold_in(key, i), centre, values)
+
+
+def _for_all(fold: FoldIn, step: Callable, burn: int, *rest: Any) -> Any:
+    """A step at all draws of a chain side by side: a loop over few words takes as long for many draws as for one."""
+    *fixed, data, key, centre, draws = rest
+    number = len(next(iter(draws.values())))
+    keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(number))
+    return jax.vmap(lambda key, values: step(fold, burn, *fixed, data, key, centre, values))(keys, draws)
+
+
 def _story(fit: Posterior) -> Story:
     """The fit's story, with theta's prior as the engine has estimated it where it has."""
     theta = fit.graph.theta
     if fit.info.get("alpha") is None or not theta:
         return fit.story
-    alpha = jnp.asarray(fit.info["alpha"], jnp.float32)
+    arguments = {**fit.story.arguments, ESTIMATED: np.asarray(fit.info["alpha"], np.float32)}
+    return replace(fit.story, function=_with_prior(fit.story.function, theta), arguments=arguments)
 
-    @functools.wraps(fit.story.function)
+
+@functools.lru_cache(maxsize=32)
+def _with_prior(story: Callable, theta: str) -> Callable:
+    """A story that takes alpha of the site theta as an argument more; the same function for the same story."""
+
+    @functools.wraps(story)
     def function(*arguments: Any, **named: Any) -> None:
-        with _Prior(theta, alpha):
-            fit.story.function(*arguments, **named)
+        alpha = named.pop(ESTIMATED)
+        with _Prior(theta, jnp.asarray(alpha)):
+            story(*arguments, **named)
 
-    return replace(fit.story, function=function)
+    own = inspect.signature(story)
+    parameters = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    more = inspect.Parameter(ESTIMATED, inspect.Parameter.KEYWORD_ONLY)
+    rest = [p for p in own.parameters.values() if p.kind is p.VAR_KEYWORD]
+    function.__signature__ = own.replace(parameters=[*parameters, more, *rest])  # type: ignore[attr-defined]
+    return function
 
 
 class _Prior(Messenger):

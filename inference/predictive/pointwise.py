@@ -166,7 +166,7 @@ def _generated(classes: ClassPosterior, fold: FoldIn, most_draws: int, progress_
         corpus, y = data
 
         def one(label: jax.Array) -> dict[str, jax.Array]:
-            tried = {**values, classes.site: jnp.full(len(classes.lengths), label)}
+            tried = {**values, classes.site: jnp.full(corpus.num_documents, label)}
             if not classes.reads_topics:
                 answer = ZbarHandler(lambda theta: theta)
                 return {name: graph.document_terms([name], corpus, y, tried, answer) for name in names}
@@ -188,7 +188,7 @@ def _generated(classes: ClassPosterior, fold: FoldIn, most_draws: int, progress_
         for name in names:
             logs[name].append(logsumexp(shares.T + np.asarray(terms[name], float), axis=0))
     values_of = {name: seen[name].value.astype(float) for name in names}
-    shape = len(fold.chains), -1, len(classes.lengths)
+    shape = len(fold.chains), -1, len(graph.corpus)
     unlabelled = {name: np.isnan(value.reshape(len(value), -1)).all(1) for name, value in values_of.items()}
     return Pointwise(
         {name: np.where(unlabelled[name], np.nan, np.stack(part)).reshape(shape) for name, part in logs.items()},

@@ -19,7 +19,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 
 from .prediction import Prediction
@@ -42,6 +41,8 @@ def temperature(evidence: np.ndarray, codes: np.ndarray) -> float:
 
     def loss(log_temperature: float) -> float:
         return -np.sum(target * log_softmax(evidence / np.exp(log_temperature), axis=1))
+
+    from scipy.optimize import minimize_scalar  # a tenth of a second of start-up
 
     return float(np.exp(minimize_scalar(loss, bounds=REACH, method="bounded").x))
 

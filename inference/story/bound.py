@@ -7,9 +7,9 @@ reads which site, and by following axes through the computation (:mod:`.axes`) t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -20,15 +20,16 @@ from numpyro.distributions import constraints
 from numpyro.ops.provenance import eval_provenance
 
 from topiczoo.corpora import Corpus
-from topiczoo.corpora.layouts import Documents, documents
+from topiczoo.corpora.layouts import Documents, documents, few_documents
 from topiczoo.models.vocabulary.arguments import BadArgument
 from topiczoo.models.vocabulary.words import BagOfWords
 
+from ..programs.keeping import Unkeyed, digest, frozen, keep, shapes
 from .axes import joined_axes
 from .faults import why_not
 from .graph import BETA, DOCUMENT, LABEL, OF_LABEL, PARAMETERS, TERM, THETA, TOPIC, ZBAR, Dims, Site, StoryGraph
 from .response import Response, Y
-from .tracing import Story, Values, ZbarHandler, base_distribution, by_document, log_prob, parameters, run
+from .tracing import Story, Values, ZbarHandler, base_distribution, by_document, log_prob, parameters, run, traced
 
 COVARIATE = "~covariate "  # before the name of one
 BAG = "~bag"  # the topics of draw_bags
@@ -50,6 +51,7 @@ class BoundGraph(StoryGraph):
     covariates: frozenset[str] = frozenset()  # columns that the story reads
     known: np.ndarray | None = None  # codes of a latent class where it is known, NaN where not, [documents]
     held_out: tuple[int, ...] = ()  # rows of documents whose responses count for scales alone, under a weight of them
+    computation: str | None = None  # what the story was seen to compute, in few letters
 
     @property
     def y(self) -> Y:
@@ -57,8 +59,48 @@ class BoundGraph(StoryGraph):
         return self.response.y
 
     def bare(self) -> BoundGraph:
-        """The same without the corpus, for compiled code, which must not hold it."""
-        return replace(self, corpus=self.few_corpus, response=Response({}))
+        """The same without the corpus and the story's numbers, for compiled code, which must not hold them."""
+        few = replace(self.few_documents, arguments={})
+        story = self.story.without_numbers()
+        return replace(self, corpus=self.few_corpus, response=Response({}), story=story, few_documents=few)
+
+    def documents(self, **layouts: bool) -> Documents:
+        """The corpus in some layouts, with the story's numbers: what compiled code is given."""
+        return replace(documents(self.corpus, **layouts), arguments=self.story.given)
+
+    @cached_property
+    def form(self) -> Hashable:
+        """All that a program depends on but for documents and numbers; None where that cannot be told.
+
+        A story may read what its function does not show, a variable of the user's say: what it was seen to compute counts.
+        """
+        if self.story.form is None or self.computation is None:
+            return None
+        columns = tuple((name, str(column.dtype)) for name, column in self.few_documents.covariates.items())
+        y = jax.tree.map(lambda part: part[0], self.few_y)
+        told = {name: tuple(given) for name, given in self.fixed.items()}
+        return (
+            self.story.form,
+            self.computation,
+            self.few_documents.num_terms,
+            columns,
+            shapes(y),
+            bool(self.held_out),
+            frozen((self.known, told, {name: site.axes for name, site in self.sites.items()})),
+        )
+
+    def program(self, function: Callable, *fixed: Any) -> Callable:
+        """``function(graph, *fixed, ...)`` compiled as a function of the rest, and kept for graphs of the same form.
+
+        The graph that it is given has no corpus, and its story no numbers: documents bring them along
+        (:meth:`documents`, ``few_documents``).
+        """
+        try:
+            key = function, frozen(fixed), frozen(self)
+        except Unkeyed:
+            return jax.jit(traced(partial(function, self, *fixed)))
+        bare = self.bare()
+        return keep(key, lambda: jax.jit(traced(partial(function, bare, *fixed))))
 
     def unbound(self) -> StoryGraph:
         """The graph alone."""
@@ -74,14 +116,7 @@ class BoundGraph(StoryGraph):
 
     @cached_property
     def _few(self) -> tuple[dict[str, jax.Array], dict[str, dict[str, jax.Array]]]:
-        @jax.jit
-        def draw(few: Any) -> tuple[dict, dict]:
-            few_documents, few_y = few
-            trace = run(self.story, few_documents, few_y, {}, ZbarHandler(zbar=lambda theta: theta))
-            values = {name: jnp.asarray(trace[name]["value"]) for name in self.latent}
-            return values, {name: _given(trace[name]["fn"], names) for name, names in self.fixed.items()}
-
-        return draw((self.few_documents, self.few_y))
+        return self.program(_feasible)(self.few_documents, self.few_y)
 
     @property
     def few_values(self) -> dict[str, jax.Array]:
@@ -126,10 +161,7 @@ class BoundGraph(StoryGraph):
             rows = jnp.asarray(places)
             few = jax.tree.map(lambda leaf: leaf[rows], self.few_y)
             some, values = self.few_documents.take(rows), self.take(self.few_values, rows)
-            evaluate = jax.jit(
-                lambda zbar: self.document_terms(self.response_sites, some, few, values, ZbarHandler(zbar))
-            )
-            return np.asarray(evaluate(zbar[rows]))
+            return np.asarray(self.program(_response_terms)(some, few, values, zbar[rows]))
 
         whole = terms([0, 1, 2], zbar)
         moved = terms([0, 1, 2], zbar.at[2].set(jnp.roll(zbar[2], 1)))
@@ -141,6 +173,17 @@ class BoundGraph(StoryGraph):
                 f"{', '.join(map(repr, self.response_sites))}, so topics cannot be drawn for documents side by side; "
                 "do not centre or rank the predictor within the story."
             )
+
+
+def _feasible(graph: BoundGraph, few: Documents, y: Y) -> tuple[dict, dict]:
+    """Some value of every latent site, and parameters of sites that no latent site enters."""
+    trace = run(graph.story, few, y, {}, ZbarHandler(zbar=lambda theta: theta))
+    values = {name: jnp.asarray(trace[name]["value"]) for name in graph.latent}
+    return values, {name: _given(trace[name]["fn"], names) for name, names in graph.fixed.items()}
+
+
+def _response_terms(graph: BoundGraph, few: Documents, y: Y, values: Values, zbar: jax.Array) -> jax.Array:
+    return graph.document_terms(graph.response_sites, few, y, values, ZbarHandler(zbar))
 
 
 def bind(story: Story, corpus: Corpus, response: Response | None = None) -> BoundGraph:
@@ -157,7 +200,8 @@ class _Reader:
     """Runs a story on a few documents and notes what it does."""
 
     def __init__(self, story: Story, corpus: Corpus, response: Response) -> None:
-        self.story, self.corpus, self.response = replace(story, masked=response.missing), corpus, response
+        self.story = replace(story, masked=response.missing, numbers=())
+        self.corpus, self.response = corpus, response
         rows = np.resize(self._typical_rows(), FEW)
         self.rows = rows
         self.slices = {n: self._slice(rows[:n]) for n in (FEW - 1, FEW)}
@@ -171,7 +215,7 @@ class _Reader:
         return np.argsort(missing, kind="stable")[:FEW]
 
     def _slice(self, rows: np.ndarray) -> tuple[Documents, Y]:
-        return documents(self.corpus[rows], pairs=True), self.response.take(rows).on_device()
+        return few_documents(self.corpus[rows]), self.response.take(rows).on_device()
 
     def graph(self) -> BoundGraph:
         fewer, shapes = self._look(FEW - 1), self._look(FEW)
@@ -181,9 +225,18 @@ class _Reader:
             name: {parameter: constraint for parameter, (_, constraint) in parameters(site["fn"]).items()}
             for name, site in self.sites.items()
         }
-        parents, above, covariates = self._provenance(shapes, fixed)
+        numbers, computation = self._computation(shapes, fixed)
+        story = replace(self.story, numbers=numbers)
         document = {name: _changed_axis(fewer[name][1], shapes[name][1]) for name in shapes}
-        axes = self._axes({name: shapes[name][1] for name in self.latent}, document, parents)
+
+        def follow() -> tuple:
+            parents, above, covariates = self._provenance(shapes, fixed)
+            return parents, above, covariates, self._axes({n: shapes[n][1] for n in self.latent}, document, parents)
+
+        # what reads what follows from what is computed
+        known = computation is not None and story.form is not None
+        key = _Reader, story.form, computation, tuple(document.items()), tuple(self.slices[FEW][0].covariates)
+        parents, above, covariates, axes = keep(key, follow) if known else follow()
         sites = {
             name: Site(
                 name, type(base_distribution(site["fn"])).__name__, axes.get(name, ()),
@@ -193,13 +246,15 @@ class _Reader:
             )
             for name, (site, shape, density) in shapes.items()
         }  # fmt: skip
+        few, few_y = self.slices[FEW]
         return BoundGraph(
             sites=sites, parents=parents, deterministic=self.deterministic, theta=self.theta, beta=self.beta,
             num_topics=self.handler.theta.shape[-1] if self.handler.calls else 0,
             has_words=self.handler.calls == 1, has_labels=self.handler.label is not None, linear=self.handler.linear,
             predictor_shapes=tuple(eta.shape[1:] for eta in self.handler.coefficients),
-            story=self.story, corpus=self.corpus, response=self.response, few_corpus=self.corpus[self.rows],
-            few_documents=self.slices[FEW][0], few_y=self.slices[FEW][1], covariates=covariates,
+            story=story, corpus=self.corpus, response=self.response, few_corpus=self.corpus[self.rows],
+            few_documents=replace(few, arguments=story.given), few_y=few_y, covariates=covariates,
+            computation=computation,
             fixed={
                 name: {what: given[what] for what in given if not above[name][what]} for name, given in fixed.items()
             },
@@ -277,6 +332,47 @@ class _Reader:
         parents = {name: frozenset(part - covariates) for name, part in read.items()}
         found = {site: {what: part - covariates for what, part in given.items()} for site, given in above.items()}
         return parents, found, frozenset(name.removeprefix(COVARIATE) for name in covariates)
+
+    def _computation(self, shapes: dict[str, tuple], fixed: dict[str, dict]) -> tuple[tuple[str, ...], str | None]:
+        """Arguments that are numbers and that the story does nothing but compute with, and what it computes.
+
+        A story that asks more of a number, by ``if`` say, stops where it is given one that is being traced.
+        """
+        known = {**self.story.defaults, **self.story.arguments}
+        candidates = [name for name, value in known.items() if name in self.story.known and _is_number(value)]
+        values = self._values({name: shape for name, (_, shape, _) in shapes.items()})
+        few, y = self.slices[FEW]
+        seen: dict[str, Any] = {}
+
+        def look(given: dict[str, Any], few: Documents, y: Y, values: dict[str, Any]) -> dict[str, Any]:
+            handler = ZbarHandler(values.get(ZBAR))
+            trace = run(replace(self.story, numbers=tuple(given)), replace(few, arguments=given), y, values, handler)
+            sites = {name: site for name, site in trace.items() if site["type"] == "sample"}
+            seen.update({name: type(base_distribution(site["fn"])) for name, site in sites.items()})
+            told = {name: _given(site["fn"], fixed[name]) for name, site in sites.items()}
+            made = {name: site["value"] for name, site in trace.items() if site["type"] == "deterministic"}
+            return {
+                "densities": {name: log_prob(site) for name, site in sites.items()}, "told": told, "made": made,
+                "words": (handler.theta, handler.beta, handler.label, handler.coefficients),
+            }  # fmt: skip
+
+        families = {name: type(base_distribution(site["fn"])) for name, site in self.sites.items()}
+
+        def told(names: Sequence[str]) -> str | None:
+            seen.clear()
+            afresh = jax.make_jaxpr(
+                lambda *arguments: look(*arguments), return_shape=True
+            )  # or JAX remembers, and looks not
+            try:
+                found, out = afresh({name: known[name] for name in names}, few, y, values)
+            except Exception:
+                return None
+            return digest(found, out) if seen == families else None
+
+        if (computation := told(candidates)) is None:
+            candidates = [name for name in candidates if told([name])]
+            computation = told(candidates)
+        return (tuple(candidates), computation) if computation else ((), told([]))
 
     def _axes(
         self, shapes: dict[str, tuple], document: dict[str, int | None], parents: dict[str, frozenset[str]]
@@ -372,6 +468,10 @@ class _Reader:
 def _other(name: str | None) -> str | None:
     """An axis that is documents somewhere is documents of a site only where it grows with them."""
     return None if name == DOCUMENT else name
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float) or (isinstance(value, np.ndarray | jax.Array) and value.dtype.kind == "f")
 
 
 def _given(fn: Any, names: Iterable[str]) -> dict[str, jax.Array]:

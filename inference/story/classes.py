@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
-from topiczoo.corpora.layouts import Documents, documents
+from topiczoo.corpora.layouts import Documents
 
 from ..kernels.assignments import Labels
 from .bound import BoundGraph
@@ -51,21 +51,20 @@ def check_labels(graph: BoundGraph) -> None:
     """Labels that follow from covariates or the response must be those that beta has topics for."""
     if not graph.has_words or not graph.has_labels or graph.parents[LABEL]:
         return
-    seen: list[int] = []
-
-    def look(corpus: Documents, y: Y) -> jax.Array:
-        answer = ZbarHandler(zbar=lambda theta: jnp.zeros_like(theta))
-        run(graph.story, corpus, y, {}, answer)
-        seen.append(answer.beta.shape[0])
-        return answer.label
-
-    label = np.asarray(jax.jit(look)(documents(graph.corpus), graph.y))
-    if len(label) and not (0 <= label.min() and label.max() < seen[0]):
-        wrong = label.max() if label.max() >= seen[0] else label.min()
+    label, known = map(np.asarray, graph.program(_labels)(graph.documents(), graph.response.on_device()))
+    if len(label) and not (0 <= label.min() and label.max() < known):
+        wrong = label.max() if label.max() >= known else label.min()
         raise ValueError(
             f"In the story {graph.story.name!r} draw_words got the label {wrong} for a document, and beta has topics for "
-            f"the labels 0 to {seen[0] - 1}; recode the labels, or give beta as many."
+            f"the labels 0 to {known - 1}; recode the labels, or give beta as many."
         )
+
+
+def _labels(graph: BoundGraph, corpus: Documents, y: Y) -> tuple[jax.Array, int]:
+    """The documents' labels, and how many of them beta has topics for."""
+    answer = ZbarHandler(zbar=lambda theta: jnp.zeros_like(theta))
+    run(graph.story, corpus, y, {}, answer)
+    return answer.label, answer.beta.shape[0]
 
 
 def refuse_linked_classes(graph: BoundGraph, sites: Sequence[str]) -> None:
@@ -87,12 +86,9 @@ def refuse_linked_classes(graph: BoundGraph, sites: Sequence[str]) -> None:
     first, last = values[0], values[-1]
     labels = {site: jnp.full(3, value) for site, value in zip(sites, first, strict=True)}
 
-    @jax.jit
     def terms(labels: dict) -> jax.Array:
-        few, answer = (graph.few_documents, graph.few_y), ZbarHandler(lambda theta: theta)
-        parts = [graph.document_terms(children, *few, {**graph.few_values, **labels}, answer)[:2]]
-        parts += [part[:2].ravel() for part in (answer.theta, answer.label) if part is not None]
-        return jnp.concatenate(parts)
+        values = {**graph.few_values, **labels}
+        return graph.program(_first_two, tuple(children))(graph.few_documents, graph.few_y, values)
 
     moved = {site: labels[site].at[2].set(value) for site, value in zip(sites, last, strict=True)}
     if not np.allclose(terms(labels), terms(moved), rtol=1e-4, atol=1e-6):
@@ -100,3 +96,11 @@ def refuse_linked_classes(graph: BoundGraph, sites: Sequence[str]) -> None:
             f"The story {graph.story.name!r} links documents: another document's {name!r} changes a document's "
             "terms, so it cannot be summed out or drawn document by document."
         )
+
+
+def _first_two(graph: BoundGraph, sites: Sequence[str], few: Documents, y: Y, values: Values) -> jax.Array:
+    """Terms, proportions and labels of the first two documents."""
+    answer = ZbarHandler(lambda theta: theta)
+    parts = [graph.document_terms(sites, few, y, values, answer)[:2]]
+    parts += [part[:2].ravel() for part in (answer.theta, answer.label) if part is not None]
+    return jnp.concatenate(parts)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pandas as pd
@@ -62,7 +61,7 @@ class Response:
 
     def on_device(self) -> Y:
         """The same as JAX's arrays."""
-        return jax.tree.map(jnp.asarray, self.y)
+        return jax.tree.map(jax.device_put, self.y)
 
     def __bool__(self) -> bool:
         return bool(self.parts)

@@ -11,7 +11,7 @@ import numpy as np
 import numpyro.distributions as dist
 from numpyro.distributions import constraints
 
-from topiczoo.corpora.layouts import Documents, documents
+from topiczoo.corpora.layouts import Documents
 
 from .bound import BoundGraph
 from .response import Y
@@ -43,44 +43,43 @@ def observed(graph: BoundGraph) -> dict[str, Observed]:
     """What each observed site that has an axis of documents sees of y."""
     if graph.y is None:
         return {}
-    story, num_documents = graph.story, len(graph.corpus)
-    supports: dict[str, Any] = {}
+    laid = graph.documents(pairs=not graph.has_words)
+    seen = jax.tree.map(np.asarray, graph.program(_observed)(laid, graph.response.on_device()))
+    found = {}
+    for name, (value, possible, largest) in seen.items():
+        support = graph.sites[name].fn.support
+        kind, discrete = type(getattr(support, "base_constraint", support)), getattr(support, "is_discrete", False)
+        found[name] = Observed(value, possible, largest, kind, discrete)
+    return found
+
+
+def _observed(graph: BoundGraph, corpus: Documents, y: Y) -> dict[str, Any]:
+    """Value, whether it is possible, and the largest possible one of each site."""
 
     def by_document(array: jax.Array, axis: int) -> jax.Array:
-        return jnp.moveaxis(array, axis, 0).reshape(num_documents, -1)
+        return jnp.moveaxis(array, axis, 0).reshape(corpus.num_documents, -1)
 
-    @jax.jit
-    def look(corpus: Documents, y: Y) -> dict[str, Any]:
-        # the bare function: NaN is not masked and nothing is rounded yet
-        trace = run(
-            lambda *data: story.function(*data, **story.arguments), corpus, y, {}, ZbarHandler(lambda theta: theta)
-        )
-        seen = {}
-        for name in graph.observed:
-            fn, value, axis = trace[name]["fn"], trace[name]["value"], graph.density_axis[name]
-            if axis is None or isinstance(value, tuple):
-                continue
-            if jnp.broadcast_shapes(jnp.shape(value), fn.shape()) != fn.shape():
-                raise ValueError(
-                    f"y gives the site {name!r} values of shape {jnp.shape(value)}, but its distribution has the shape "
-                    f"{fn.shape()}; make them agree."
-                )
-            value = jnp.broadcast_to(jnp.asarray(value, jnp.float32), fn.shape())
-            inside = jnp.ones(fn.batch_shape, bool) if fn.support is None else fn.support(value)
-            missing = jnp.isnan(value).reshape(*inside.shape, -1).any(-1)
-            largest = None
-            if isinstance(fn.support, INTERVAL):
-                largest = by_document(jnp.broadcast_to(fn.support.upper_bound, inside.shape), axis).min(1)
-            value = jnp.moveaxis(value, axis - fn.event_dim, 0)
-            seen[name] = value, by_document(inside | missing, axis).all(1), largest
-            support = getattr(fn.support, "base_constraint", fn.support)
-            supports[name] = {"support": type(support), "discrete": getattr(fn.support, "is_discrete", False)}
-        return seen
-
-    seen = jax.tree.map(
-        np.asarray, look(documents(graph.corpus, pairs=not graph.has_words), jax.tree.map(jnp.asarray, graph.y))
-    )
-    return {name: Observed(*arrays, **supports[name]) for name, arrays in seen.items()}
+    # the bare function: NaN is not masked and nothing is rounded yet
+    trace = run(graph.story.plain, corpus, y, {}, ZbarHandler(lambda theta: theta))
+    seen = {}
+    for name in graph.observed:
+        fn, value, axis = trace[name]["fn"], trace[name]["value"], graph.density_axis[name]
+        if axis is None or isinstance(value, tuple):
+            continue
+        if jnp.broadcast_shapes(jnp.shape(value), fn.shape()) != fn.shape():
+            raise ValueError(
+                f"y gives the site {name!r} values of shape {jnp.shape(value)}, but its distribution has the shape "
+                f"{fn.shape()}; make them agree."
+            )
+        value = jnp.broadcast_to(jnp.asarray(value, jnp.float32), fn.shape())
+        inside = jnp.ones(fn.batch_shape, bool) if fn.support is None else fn.support(value)
+        missing = jnp.isnan(value).reshape(*inside.shape, -1).any(-1)
+        largest = None
+        if isinstance(fn.support, INTERVAL):
+            largest = by_document(jnp.broadcast_to(fn.support.upper_bound, inside.shape), axis).min(1)
+        value = jnp.moveaxis(value, axis - fn.event_dim, 0)
+        seen[name] = value, by_document(inside | missing, axis).all(1), largest
+    return seen
 
 
 def check_support(graph: BoundGraph, seen: dict[str, Observed]) -> None:
@@ -167,6 +166,12 @@ def warn_of_scale(graph: BoundGraph, seen: dict[str, Observed]) -> None:
 def _prior_responses(graph: BoundGraph, names: list[str], number: int = 100) -> dict[str, np.ndarray]:
     """Responses of the few documents at draws from the priors."""
 
+    keys = jax.random.split(jax.random.key(0), number)
+    drawn = graph.program(_from_priors, tuple(names))(graph.few_documents, keys)
+    return jax.tree.map(np.asarray, drawn)
+
+
+def _from_priors(graph: BoundGraph, names: tuple[str, ...], few: Documents, keys: jax.Array) -> dict[str, jax.Array]:
     def corner(site: dict) -> jax.Array | None:
         """A Dirichlet's draw is one of its corners: gammas are dear to compile, and responses spread the more."""
         fn = site["fn"]
@@ -177,11 +182,10 @@ def _prior_responses(graph: BoundGraph, names: list[str], number: int = 100) -> 
 
     def one(key: jax.Array) -> dict[str, jax.Array]:
         answer = ZbarHandler(lambda theta: theta)
-        trace = run(graph.story, graph.few_documents, None, {}, answer, key=key, prior=corner)
+        trace = run(graph.story, few, None, {}, answer, key=key, prior=corner)
         return {name: trace[name]["value"] for name in names}
 
-    keys = jax.random.split(jax.random.key(0), number)
-    return jax.tree.map(np.asarray, jax.jit(lambda keys: jax.lax.map(one, keys))(keys))
+    return jax.lax.map(one, keys)
 
 
 def _check_gaps(graph: BoundGraph, name: str, present: np.ndarray) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib.metadata import version
 from platform import machine
 from typing import Any, NamedTuple
@@ -27,6 +29,7 @@ from topiczoo.corpora.layouts import Documents
 from topiczoo.models.catalogue import as_story
 from topiczoo.models.vocabulary.words import Zbar
 
+from ..programs.keeping import Unkeyed, frozen, shapes
 from .response import Y
 
 Values = Mapping[str, Any]
@@ -42,6 +45,7 @@ def traced(function: Callable) -> Callable:
         with TRACING, precise():
             return function(*arguments, **named)
 
+    alone.__name__ = getattr(getattr(function, "func", function), "__name__", "alone")  # as profiles show it
     return alone
 
 
@@ -71,6 +75,8 @@ class Story:
 
     ``masked``: responses may be missing (NaN), and are then masked; masks cost time, so whoever knows that none is says so.
     ``weight``: the power of the likelihood of the sites in ``weighed``, of which the axis of documents is given.
+    ``numbers``: arguments, defaults among them, that the story does nothing but compute with. Documents for compiled code
+    bring them along, so that it holds none and serves others as well.
     """
 
     function: Callable
@@ -78,6 +84,8 @@ class Story:
     masked: bool = True
     weight: float = 1.0
     weighed: Mapping[str, int] = field(default_factory=dict)
+    numbers: tuple[str, ...] = ()
+    bare: bool = False  # whether its numbers come with the documents alone
 
     def __post_init__(self) -> None:
         refuse_forked()
@@ -124,14 +132,48 @@ class Story:
 
     def with_arguments(self, **changed: Any) -> Story:
         """The same story with some arguments changed."""
-        return replace(self, arguments={**self.arguments, **changed})
+        return replace(self, arguments={**self.arguments, **changed}, numbers=())
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The numbers that documents bring along."""
+        known = {**self.defaults, **self.arguments}
+        return {name: known[name] for name in self.numbers}
+
+    @cached_property
+    def form(self) -> Hashable:
+        """All that it depends on but for its numbers; None where that cannot be told."""
+        others = {name: value for name, value in self.arguments.items() if name not in self.numbers}
+        try:
+            return (
+                self.function, frozen(others), self.numbers, shapes(self.given), self.masked, self.weight,
+                frozen(dict(self.weighed)),
+            )  # fmt: skip
+        except Unkeyed:
+            return None
+
+    def without_numbers(self) -> Story:
+        """The story for a program that is kept: documents that bring no numbers along are refused."""
+        story = copy.copy(self)
+        others = {name: value for name, value in self.arguments.items() if name not in self.numbers}
+        object.__setattr__(story, "arguments", others)
+        object.__setattr__(story, "bare", True)
+        return story
+
+    def plain(self, corpus: Documents | Corpus, y: Y = None) -> None:
+        """The user's function: nothing is masked or weighed."""
+        brought = getattr(corpus, "arguments", {})
+        if self.bare and not set(self.numbers) <= set(brought):
+            raise RuntimeError(f"A program of the story {self.name!r} was given documents without the story's numbers.")
+        arguments = {**self.arguments, **{name: brought[name] for name in self.numbers if name in brought}}
+        if self.takes_y:
+            self.function(corpus, y, **arguments)
+        else:
+            self.function(corpus, **arguments)
 
     def __call__(self, corpus: Documents | Corpus, y: Y = None) -> None:
         with _Weighed(self, getattr(corpus, "counted", None)), _Unlabelled(self.masked):
-            if self.takes_y:
-                self.function(corpus, y, **self.arguments)
-            else:
-                self.function(corpus, **self.arguments)
+            self.plain(corpus, y)
 
 
 def _is_numbers(value: Any) -> bool:

@@ -1,0 +1,1 @@
+"""Compiled programs: which are the same, kept in the process and on the disk."""

@@ -1,0 +1,222 @@
+"""No waiting for the compiler: programs are kept in the process and on the disk, and serve what differs in numbers alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+from topiczoo import corpora, inference, models
+from topiczoo.corpora.layouts import SMALL, rounded_up
+from topiczoo.inference.programs import disk, keeping
+from topiczoo.inference.story.reading import read
+
+SHORT = {"num_warmup": 2, "num_samples": 2, "num_chains": 1, "progress_bar": False}
+COMPILED = "/jax/core/compile/backend_compile_duration"
+rng = np.random.default_rng(0)
+# 60 documents of 5 to 40 words: other halves of them have other lengths
+COUNTS = rng.multinomial(1, np.full(12, 1 / 12), (60, 40)).cumsum(1)[np.arange(60), rng.integers(5, 40, 60)]
+CORPUS = corpora.Corpus.from_counts(COUNTS)
+Y = rng.normal(size=60)
+
+
+@contextmanager
+def compilations():
+    """The names of the programs that are compiled, or read from the disk, within."""
+    found = []
+
+    def listen(event, seconds, **told):
+        if event == COMPILED:
+            found.append(told.get("fun_name"))
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield found
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def test_another_seed_another_part_of_the_corpus_and_another_alpha_compile_nothing():
+    first, second = slice(0, 30), slice(30, 60)
+    with compilations() as found:
+        inference.gibbs(models.slda, CORPUS[first], Y[first], num_topics=3, **SHORT)
+    assert found  # or the counting is wrong
+    with compilations() as found:
+        again = inference.gibbs(models.slda, CORPUS[second], Y[second], seed=1, alpha=0.4, num_topics=3, **SHORT)
+    assert found == []
+    with compilations() as found:
+        other = inference.gibbs(models.slda, CORPUS[second], Y[second], seed=1, alpha=0.1, num_topics=3, **SHORT)
+    assert found == []
+    assert not np.array_equal(again.draws["theta"], other.draws["theta"])  # each with its own alpha
+    keeping.forget()
+    afresh = inference.gibbs(models.slda, CORPUS[second], Y[second], seed=1, alpha=0.4, num_topics=3, **SHORT)
+    for name, draws in again.draws.items():
+        np.testing.assert_array_equal(draws, afresh.draws[name])
+
+
+def test_a_second_prediction_compiles_nothing_and_a_second_fit_shares_its_programs():
+    fits = [
+        inference.gibbs(models.slda, CORPUS[:30], Y[:30], seed=seed, alpha=alpha, num_topics=3, **SHORT)
+        for seed, alpha in ((0, 0.1), (1, 0.3))
+    ]
+    first = fits[0].predict(CORPUS[:1]), fits[0].transform(CORPUS[:1])
+    with compilations() as found:
+        told = [fit.predict(CORPUS[i : i + 1]).mean for fit in fits for i in range(30, 35)]
+        shares = [fit.transform(CORPUS[30:31]) for fit in fits]
+        again = fits[0].predict(CORPUS[:1]), fits[0].transform(CORPUS[:1])
+    assert found == []
+    assert len({float(mean[0]) for mean in told}) > 7 and not np.array_equal(*shares)
+    np.testing.assert_array_equal(first[0].draws, again[0].draws)
+    np.testing.assert_array_equal(first[1], again[1])
+    keeping.forget()
+    np.testing.assert_array_equal(fits[1].predict(CORPUS[34:35]).mean, told[-1])  # by programs of its own
+
+
+def test_draws_side_by_side_are_those_made_one_by_one(monkeypatch):
+    from topiczoo.inference.predictive import fold_in
+
+    fit = inference.gibbs(models.slda, CORPUS[:30], Y[:30], num_topics=3, **SHORT)
+    together = fit.predict(CORPUS[30:33]).draws
+    monkeypatch.setattr(fold_in, "MOST_TOGETHER", 0)
+    np.testing.assert_allclose(together, fit.predict(CORPUS[30:33]).draws, rtol=1e-4)
+
+
+SPREAD = 1.0
+
+
+def spread_story(corpus, y=None, *, how_many=2, alpha=0.3, noise=0.5):
+    """Reads a variable of the module, and asks of one number more than that it be computed with."""
+    if noise > 100:
+        raise ValueError("noise")
+    with numpyro.plate("topics", how_many):
+        beta = numpyro.sample("beta", dist.Dirichlet(jnp.full(corpus.num_terms, 0.1)))
+    eta = numpyro.sample("eta", dist.Normal(0, SPREAD).expand([how_many]).to_event(1))
+    with numpyro.plate("documents", corpus.num_documents):
+        theta = numpyro.sample("theta", dist.Dirichlet(jnp.full(how_many, alpha)))
+    zbar = models.draw_words(corpus, theta, beta)
+    with numpyro.plate("documents", corpus.num_documents):
+        numpyro.sample("y", dist.Normal(zbar @ eta, noise), obs=y)
+
+
+def test_what_a_story_computes_tells_it_from_another(monkeypatch):
+    def form(**arguments):
+        return read(spread_story, CORPUS[:9], Y[:9], arguments).form
+
+    assert read(spread_story, CORPUS, Y, {}).story.numbers == ("alpha",)  # noise stands in a condition
+    before = form()
+    assert before == form(alpha=0.7) == read(spread_story, CORPUS[9:], Y[9:], {}).form
+    assert before != form(noise=0.7) and before != form(how_many=3)
+    assert before != read(spread_story, CORPUS[:9], np.where(Y[:9] > 0, np.nan, Y[:9]), {}).form  # masked
+    monkeypatch.setattr(sys.modules[__name__], "SPREAD", 2.0)
+    assert before != form()
+
+
+def test_a_program_that_is_kept_refuses_documents_without_the_numbers():
+    graph = read(models.slda, CORPUS, Y, {"num_topics": 3})
+    with pytest.raises(RuntimeError, match="without the story's numbers"):
+        graph.bare().story(corpora.layouts.documents(CORPUS), Y)
+
+
+def test_things_are_alike_by_what_is_in_them():
+    def closing_over(x):
+        return lambda: x
+
+    same = keeping.frozen
+    assert same(closing_over(1.0)) == same(closing_over(1.0)) != same(closing_over(2.0))
+    assert same([1, True]) != same([1, 1]) and same(1) != same(1.0)
+    assert same(np.arange(3)) == same(np.arange(3)) != same(np.arange(3.0))
+    assert same(np.arange(3)) != same(np.array([0, 1, 3]))
+    with pytest.raises(keeping.Unkeyed):
+        same(object())
+
+
+def test_as_many_things_are_kept_as_there_is_room_for(monkeypatch):
+    monkeypatch.setattr(keeping, "MOST", 2)
+    made = []
+    for key in ("a", "b", "a", "c", "a", "b"):
+        keeping.keep(key, lambda key=key: made.append(key) or key)
+    assert made == ["a", "b", "c", "b"]  # b was not asked for longest when c came
+
+
+@pytest.mark.parametrize("size", [1, 3, 64, 65, 1000, 4097, 10**6 + 1])
+def test_sizes_are_rounded_up_to_few(size):
+    small, large = rounded_up(size), rounded_up(size, each=SMALL)
+    assert size <= large <= 1.125 * size + 1 and small >= large and rounded_up(large, each=SMALL) == large
+    assert large in {a * 2**b for a in range(8, 17) for b in range(30)} or large <= 16
+
+
+def test_other_documents_have_the_same_shapes():
+    shapes = {
+        str(jax.tree.map(np.shape, corpora.layouts.token_batches(CORPUS[first : first + 30]))) for first in range(30)
+    }
+    assert len(shapes) == 1 < len({CORPUS[first : first + 30].num_tokens for first in range(30)})
+
+
+def in_a_process(code, **environment):
+    known = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_COMPILATION", "TOPICZOO"))}
+    command = [sys.executable, "-c", f"import jax\nfrom topiczoo import inference\n{code}"]
+    return subprocess.check_output(command, env={**known, **environment}, text=True, cwd=environment["HOME"]).strip()
+
+
+def test_programs_are_kept_in_the_users_cache(tmp_path):
+    code = "import jax.numpy as jnp\njnp.arange(3) + 1\nprint(jax.config.jax_compilation_cache_dir)"
+    own = Path(
+        in_a_process(code, HOME=str(tmp_path), XDG_CACHE_HOME=str(tmp_path / "caches"), LOCALAPPDATA=str(tmp_path))
+    )
+    assert tmp_path in own.parents and list(own.glob("*-cache"))
+
+
+@pytest.fixture
+def jax_without_a_folder(monkeypatch):
+    """JAX as it is before anybody tells it where to keep programs; what it is told is noted, and not done."""
+    told = {}
+    monkeypatch.setattr(type(jax.config), "jax_compilation_cache_dir", None)
+    monkeypatch.setattr(jax.config, "update", told.__setitem__)
+    monkeypatch.setattr(disk.compilation_cache, "reset_cache", lambda: None)
+    monkeypatch.setattr(disk.atexit, "register", lambda *arguments: None)
+    return told
+
+
+def test_the_folder_of_programs_is_the_one_that_is_asked_for(tmp_path, monkeypatch, jax_without_a_folder):
+    monkeypatch.setenv("TOPICZOO_CACHE", str(tmp_path / "mine"))
+    own = disk.keep_on_disk()
+    assert own.parent == tmp_path / "mine" and own.is_dir()
+    assert jax_without_a_folder["jax_compilation_cache_dir"] == str(own)
+
+
+@pytest.mark.parametrize("why", ["off", "no folder can be made", "somebody has seen to it"])
+def test_nothing_is_kept_on_the_disk_where_that_is_off_or_impossible(tmp_path, monkeypatch, jax_without_a_folder, why):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv(
+        "TOPICZOO_CACHE", {"off": "off", "no folder can be made": str(tmp_path / "file" / "a")}.get(why, "")
+    )
+    if why == "somebody has seen to it":
+        monkeypatch.setattr(type(jax.config), "jax_compilation_cache_dir", "/theirs")
+    assert disk.keep_on_disk() is None and not jax_without_a_folder
+
+
+def test_what_was_not_used_for_longest_goes_from_the_disk(tmp_path):
+    for age in range(10):
+        path = tmp_path / "machine" / f"{age}-cache"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(bytes(100))
+        os.utime(path, (10**9 - age, 10**9 - age))
+    disk.prune(tmp_path, most=1000)
+    assert len(list(tmp_path.rglob("*-cache"))) == 10  # there is room
+    disk.prune(tmp_path, most=900)
+    assert sorted(path.name for path in tmp_path.rglob("*-cache")) == [f"{age}-cache" for age in range(6)]
+
+
+def test_starting_does_not_wait_for_what_few_need(tmp_path):
+    code = "import sys\nfrom topiczoo import corpora, models\nprint(sorted({0} & set(sys.modules)))"
+    late = {"sklearn", "scipy.stats", "scipy.optimize", "xarray", "matplotlib", "arviz"}
+    assert in_a_process(code.replace("{0}", repr(late)), HOME=str(tmp_path), TOPICZOO_CACHE="off") == "[]"
