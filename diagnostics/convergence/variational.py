@@ -74,7 +74,7 @@ def check_bound(fit: Fit) -> list[dict[str, Any]]:
     rises = np.diff(bound) / np.abs(bound[:-1])
     last = float(rises[-1]) if len(rises) else None
     converged = bool(fit.info.get("converged"))
-    checks = [
+    checks: list[dict[str, Any]] = [
         {
             "check": "the bound rests", "value": last, "threshold": None, "passes": converged,
             "meaning": f"relative rise of the bound in the last of {len(rises)} iterations"

@@ -172,7 +172,7 @@ def _of_approximations(fit: AlignedFit, checks: pd.DataFrame) -> list[str]:
         told.append("For intervals and for other modes compare with gibbs, two chains or more.")
     if ONE_OPTIMUM in passes:
         told.append(
-            "Predictions of one optimum under a margin may be well below those of gibbs, however well the bound rests: fit "
-            "by gibbs where they count, or add up the losses of vem fits with other seeds."
+            "Predictions of one optimum under a margin may be well below those of gibbs, however well the bound rests: "
+            "compare with gibbs where they count, or add up the losses of vem fits with other seeds."
         )
     return told
