@@ -47,8 +47,10 @@ def sweep_shard(
     words = jax.random.key_data(key).ravel()[:2]
     numbers = (document_topic, beta, proportions)
     first = jnp.zeros(0, jnp.int32) if first_term is None else first_term
-    return jax.ffi.ffi_call(TARGET, out, vmap_method="sequential")(
+    call = jax.ffi.ffi_call(TARGET, out, vmap_method="sequential")
+    topics, counts, proposed = call(
         words.astype(jnp.uint32), *(part.astype(jnp.int32) for part in whole),
         *(part.astype(jnp.float32) for part in numbers), first.astype(jnp.int32),
         *(part.astype(jnp.float32) for part in (eta, slope, curvature)), collapsed=collapsed,
     )  # fmt: skip
+    return topics, counts, proposed
