@@ -238,7 +238,8 @@ def batch_width(num_documents: float) -> int:
 def num_places(corpus: Corpus) -> int:
     """Places of the batches of a corpus in one shard, with and without a token."""
     width = batch_width(corpus.num_documents)
-    return width * int(np.sort(corpus.lengths)[::-1][::width].sum())
+    depth = int(np.sort(corpus.lengths)[::-1][::width].sum())
+    return width * rounded_up(max(depth, LEAST_POSITIONS), each=width)
 
 
 def _long_documents(corpus: Corpus, rows: np.ndarray) -> LongDocuments:

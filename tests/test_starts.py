@@ -110,7 +110,7 @@ def test_chains_start_each_in_its_own_place_and_near_the_topics_of_the_corpus(mo
 
 
 def test_a_small_corpus_starts_at_random():
-    fit = inference.gibbs(lda, piles(), num_topics=2, num_warmup=1, num_samples=1, num_chains=1, progress_bar=False)
+    fit = inference.gibbs(lda, piles(20), num_topics=2, num_warmup=1, num_samples=1, num_chains=1, progress_bar=False)
     assert fit.info["start"] == "random"
 
 
