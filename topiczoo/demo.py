@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import textwrap
 import time
 from pathlib import Path
@@ -16,28 +15,13 @@ from .printing import print_topics
 SETTINGS: dict[str, Any] = {"num_topics": 10, "num_warmup": 300, "num_samples": 4000, "thinning": 4, "num_chains": 4}
 
 
-def demo(out: str, seed: int = 0) -> int:
-    """The demonstration, with programs compiled once: predictions, scores and report ask for the same ones again."""
-    import jax
-
-    if jax.config.values.get("jax_compilation_cache_dir"):  # the user has one
-        return _demo(out, seed)
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        jax.config.update("jax_compilation_cache_dir", folder)
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
-        try:
-            return _demo(out, seed)
-        finally:
-            jax.config.update("jax_compilation_cache_dir", None)
-
-
 def parts(number: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """The reviews that are fitted, and 200 that are not."""
     rows = np.random.default_rng(seed).permutation(number)
     return rows[200:], rows[:200]
 
 
-def _demo(out: str, seed: int) -> int:
+def demo(out: str, seed: int = 0) -> int:
     """Fit, show the topics, predict unseen reviews beside two baselines, ask whether to trust it, save, report."""
     from sklearn.linear_model import RidgeCV
 
