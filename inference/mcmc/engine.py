@@ -55,8 +55,8 @@ def gibbs(
     start
         Where each chain starts. ``"merged"``: twice as many topics, found from words alone by 30 sweeps that count double,
         merged two by two until as many are left; chains then find the mass of the posterior far more often. A corpus of
-        fewer than 1,000 words starts at random. ``"random"``: every word in a topic at random, which is the default where
-        the response has another weight than 1: chains that differ predict better together.
+        fewer than 1,000 words, 5,000 where there is a response, starts at random. ``"random"``: every word in a topic at
+        random; the default where the response has another weight than 1, since chains that differ predict better together.
     response_weight
         The power of the response's likelihood. 1 is the posterior. Hundreds of words outvote one response: above 1, 10 say,
         topics serve predictions, and the mean of many short chains predicts best. A tenth of the documents, 200 at the most,

@@ -39,6 +39,7 @@ STARTS = ("merged", "random")
 FACTOR = 2  # topics to begin with, for each that is asked for
 SWEEPS = 30
 FEWEST_TOKENS = 1000  # below, the sampler leaves traps by itself, and compiling takes longer than sampling
+SUPERVISED = 5  # times as many with a response: topics of few words, found without it, are not those that it asks for
 NEAREST = 12  # a topic is merged with one of so many whose terms are most like its own
 MOST_DOCUMENTS = 2000  # that speak for all when topics are compared
 USUAL_ALPHA, USUAL_GAMMA = 0.1, 0.05  # where the story has no fixed Dirichlet priors
@@ -48,7 +49,8 @@ def start_topics(start: str, graph: BoundGraph, data: Data) -> Callable | None:
     """A function of keys and states, one for each chain, that gives the states their topics; None for random ones."""
     if start not in STARTS:
         raise ValueError(f"start is {start!r}; give {' or '.join(map(repr, STARTS))}.")
-    if start == "random" or not graph.has_words or graph.num_topics < 2 or graph.corpus.num_tokens < FEWEST_TOKENS:
+    fewest = FEWEST_TOKENS * (SUPERVISED if graph.response_sites else 1)
+    if start == "random" or not graph.has_words or graph.num_topics < 2 or graph.corpus.num_tokens < fewest:
         return None
     return partial(_with_merged_topics, graph, data)
 
