@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 import user_stories
 from scipy.special import gammaln
@@ -12,7 +15,9 @@ from topiczoo import inference
 from topiczoo.corpora import Corpus
 from topiczoo.inference.mcmc import starts
 from topiczoo.inference.mcmc.starts import in_order, merged
-from topiczoo.models import lda, slda
+from topiczoo.inference.story.reading import read
+from topiczoo.inference.story.tracing import Data
+from topiczoo.models import draw_words, lda, slda
 
 ALPHA, GAMMA = 0.3, 0.2
 
@@ -114,14 +119,34 @@ def test_a_small_corpus_starts_at_random():
     assert fit.info["start"] == "random"
 
 
+def own_alpha(corpus, y=None):
+    """Documents of odd number have other topics than the rest."""
+    alpha = jnp.where(corpus.covariates["odd"][:, None] == jnp.arange(4) % 2, 0.5, 1e-4)
+    with numpyro.plate("topics", 4):
+        beta = numpyro.sample("beta", dist.Dirichlet(jnp.full(corpus.num_terms, 0.1)))
+    with numpyro.plate("documents", corpus.num_documents):
+        theta = numpyro.sample("theta", dist.Dirichlet(alpha))
+    draw_words(corpus, theta, beta)
+
+
+def test_documents_with_topics_of_their_own_start_at_random():
+    """Merged topics know nothing of who may have them."""
+    counts = piles().counts
+    odd = Corpus.from_counts(counts, covariates={"odd": np.arange(len(counts.toarray())) % 2})
+    for story, corpus, begins in ((own_alpha, odd, False), (lda, odd, True)):
+        graph = read(story, corpus, None, {} if story is own_alpha else {"num_topics": 4})
+        data = Data(graph.documents(batches=True), graph.response.on_device())
+        assert (starts.start_topics("merged", graph, data) is not None) == begins
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", user_stories.STORIES)
-def test_every_story_starts_from_merged_topics(monkeypatch, name):
+def test_every_story_starts_from_merged_topics_unless_documents_have_their_own(monkeypatch, name):
     monkeypatch.setattr(starts, "FEWEST_TOKENS", 0)
     corpus, y = user_stories.small(12)
     story, arguments = user_stories.story_of(name, corpus)
     fit = inference.gibbs(story, corpus, y, num_warmup=2, num_samples=2, num_chains=1, progress_bar=False, **arguments)
-    assert fit.info["start"] == "merged"
+    assert fit.info["start"] == ("random" if name == "camps" else "merged")  # a camp has topics of its own
     assert all(np.isfinite(value).all() for value in jax.tree.leaves(dict(fit.draws)))
 
 

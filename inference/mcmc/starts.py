@@ -52,7 +52,19 @@ def start_topics(start: str, graph: BoundGraph, data: Data) -> Callable | None:
     fewest = FEWEST_TOKENS * (SUPERVISED if graph.response_sites else 1)
     if start == "random" or not graph.has_words or graph.num_topics < 2 or graph.corpus.num_tokens < fewest:
         return None
-    return partial(_with_merged_topics, graph, data)
+    return None if _topics_are_of_some_documents(graph) else partial(_with_merged_topics, graph, data)
+
+
+def _topics_are_of_some_documents(graph: BoundGraph) -> bool:
+    """Whether documents have Dirichlet priors of their own, by their class say: merged topics, found without these, could
+    put words where a prior next to 0 has none, and a sweep would not bring them back."""
+    if not graph.theta_is_integrable():
+        return False
+    above = graph.parents[graph.theta] - {graph.theta}
+    if above:
+        return any(graph.latent[name].discrete for name in above & set(graph.latent))
+    trace = run(graph.story, graph.few_documents, graph.few_y, graph.few_values, ZbarHandler(lambda theta: theta))
+    return bool(np.prod(np.shape(concentration(trace[graph.theta]["fn"]))[:-1]) > 1)
 
 
 def _with_merged_topics(graph: BoundGraph, data: Data, keys: Sequence[jax.Array], states: list[Any]) -> list[Any]:
