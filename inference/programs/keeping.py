@@ -73,7 +73,7 @@ def digest(computation: ClosedJaxpr, results: Any) -> str | None:
 
 def _told(thing: Any) -> str:
     """A computation in words that are the same whenever it is, however JAX shares its parts; likewise what it is made of."""
-    if isinstance(thing, ClosedJaxpr):
+    if isinstance(thing, ClosedJaxpr) and not isinstance(thing, Jaxpr):  # one and the same from JAX 0.11 on
         return f"{_told(thing.jaxpr)} {frozen(list(thing.consts))}"
     if isinstance(thing, Jaxpr):
         names = {id(var): i for i, var in enumerate([*thing.constvars, *thing.invars])}
@@ -88,7 +88,8 @@ def _told(thing: Any) -> str:
             made = " ".join(f"{name(var)}:{var.aval}" for var in equation.outvars)
             settings = [f"{what}={_told(value)}" for what, value in sorted(equation.params.items())]
             lines.append(f"{made} = {equation.primitive.name} {given} {settings}")
-        return "\n".join([*lines, " ".join(map(name, thing.outvars))])
+        held = frozen(list(getattr(thing, "consts", ())))
+        return "\n".join([*lines, " ".join(map(name, thing.outvars)), str(held)])
     if isinstance(thing, tuple | list):
         return f"({', '.join(map(_told, thing))})"
     if isinstance(thing, np.ndarray | jax.Array):
