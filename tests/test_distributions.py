@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend.random import threefry2x32_p
 from scipy import integrate, stats
 from scipy.special import gammaln
 
@@ -19,7 +20,7 @@ from topiczoo.inference.samplers.gamma import dirichlet, log_gamma
 from topiczoo.inference.samplers.gig import GeneralizedInverseGaussian
 from topiczoo.inference.samplers.polya_gamma import _series, polya_gamma
 from topiczoo.inference.samplers.truncated import TruncatedNormal, positive_normal
-from topiczoo.inference.samplers.uniforms import inside_unit
+from topiczoo.inference.samplers.uniforms import inside_unit, threefry
 from topiczoo.models.vocabulary.distributions import BernoulliProbit, InverseGaussian, NormalJeffreys
 
 DRAWS, LEVEL, FAR = 20_000, 1e-7, 6.0
@@ -46,6 +47,14 @@ def test_uniform_numbers_lie_inside_and_have_their_law():
     assert_law(draws[:DRAWS], "uniform")
     # midpoints of 2^23 cells
     np.testing.assert_array_equal((draws * 2**23) % 1, 0.5)
+    assert_independent(draws.reshape(10, -1).T)
+
+
+def test_the_generator_is_threefry_as_jax_has_it():
+    counter = jnp.arange(1000, dtype=jnp.uint32)
+    parts = jnp.uint32(7), jnp.uint32(2**31 + 5), counter, counter[::-1] * jnp.uint32(65537)
+    ours = threefry(parts[:2], *parts[2:])
+    np.testing.assert_array_equal(ours, threefry2x32_p.bind(*(jnp.broadcast_to(part, 1000) for part in parts)))
 
 
 def test_gamma():
@@ -204,7 +213,7 @@ def test_a_normal_cut_to_an_interval():
         np.testing.assert_allclose(density[:, i], law.logpdf(at[:, i].astype(float)), atol=5e-5)
         np.testing.assert_allclose((mean[i] - law.mean()) / law.std(), 0, atol=3e-4)
         np.testing.assert_allclose(variance[i], law.var(), rtol=1e-4)
-    assert (draws >= low).all() and (draws <= high).all()
+    assert (draws >= np.float32(low)).all() and (draws <= np.float32(high)).all()
     assert_independent(draws)
     assert (np.isneginf(ours.log_prob(high + 1.0)) | np.isinf(high)).all()
     assert (np.isneginf(ours.log_prob(low - 1.0)) | np.isinf(low)).all()

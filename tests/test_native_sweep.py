@@ -161,6 +161,7 @@ def test_places_hold_every_topic_once():
 
 def test_what_is_missing_is_said(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("TOPICZOO_CACHE", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
     with pytest.raises(
         RuntimeError, match=r"There is no C\+\+ compiler: none of c\+\+, g\+\+, clang\+\+ is on the path.*install"

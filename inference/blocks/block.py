@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, Self, TypeVar
 
 import jax
@@ -35,7 +36,10 @@ class BlockState(NamedTuple):
     z: dict[str, Any]
     total: dict[str, jax.Array]
     rng_key: jax.Array
-    statistics: dict[str, jax.Array]  # of the whole state after this draw; empty but for the last block
+    statistics: dict[
+        str, jax.Array
+    ]  # of the whole state after the last draw that is kept; empty but for the last block
+    turn: Any = 0  # draws since the running sums began
 
 
 class Block(MCMCKernel):
@@ -44,6 +48,7 @@ class Block(MCMCKernel):
     sample_field = "z"
     label = ""
     records = False  # whether this block, drawn last, records statistics of the whole state
+    thinning = 1  # every so many draws one is kept: what nothing but a kept draw needs is left out of the others
     recorded: tuple[str, ...] = ("lp", "usage")  # which ones
     integrated: Sequence[Any] = ()  # Dirichlet blocks whose sites are integrated out of the recorded log density
     grouped = False  # whether several sites may be drawn together
@@ -90,22 +95,35 @@ class Block(MCMCKernel):
         self, rng_key: Any, num_warmup: int, init_params: Any, model_args: tuple, model_kwargs: dict
     ) -> BlockState:
         values = {**model_kwargs[GIBBS_SITES_KWARG], **init_params}
-        new, means, statistics = jax.eval_shape(self._step, rng_key, values, Data(*model_args))
+        new, means, statistics = jax.eval_shape(self._whole, rng_key, values, Data(*model_args))
         # a draw may be stored in another type than the prior's start value (weak types, integers)
         start = {k: jax.tree.map(lambda v, like: jnp.asarray(v, like.dtype), init_params[k], new[k]) for k in new}
         zeros = jax.tree.map(lambda like: jnp.zeros(like.shape, like.dtype), (means, statistics))
-        return BlockState(start, zeros[0], rng_key, zeros[1])
+        return BlockState(start, zeros[0], rng_key, zeros[1], jnp.zeros((), jnp.int32))
 
     def sample(self, state: BlockState, model_args: tuple, model_kwargs: dict) -> BlockState:
         rng_key, key = jax.random.split(state.rng_key)
-        values = {**model_kwargs[GIBBS_SITES_KWARG], **state.z}
-        new, means, statistics = self._step(key, values, Data(*model_args))
+        values, data, turn = {**model_kwargs[GIBBS_SITES_KWARG], **state.z}, Data(*model_args), state.turn + 1
+        if self.thinning == 1:
+            new, means, statistics = self._whole(key, values, data)
+        else:
+            is_kept = turn % self.thinning == 0
+            new, means = self.draw_unless(~is_kept, key, values, self.given(data))
+            statistics = state.statistics
+            if self.records:
+                recorded = partial(self.record, {**values, **new}, values, data)
+                statistics = jax.lax.cond(is_kept, recorded, lambda: state.statistics)
         total = {name: state.total[name] + mean for name, mean in means.items()}
-        return BlockState(new, total, rng_key, statistics)
+        return BlockState(new, total, rng_key, statistics, turn)
 
-    def _step(self, key: jax.Array, values: Values, data: Data) -> tuple[dict, dict, dict]:
+    def _whole(self, key: jax.Array, values: Values, data: Data) -> tuple[dict, dict, dict]:
+        """A draw that is kept."""
         new, means = self.draw(key, values, self.given(data))
         return new, means, self.record({**values, **new}, values, data) if self.records else {}
+
+    def draw_unless(self, passing: jax.Array, key: jax.Array, values: Values, data: Data) -> tuple[dict, dict]:
+        """The same as ``draw``, which may leave out what only a kept draw needs where this one is ``passing``."""
+        return self.draw(key, values, data)
 
     def given(self, data: Data) -> Data:
         """The data as the block draws given them."""

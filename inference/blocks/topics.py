@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -33,8 +34,11 @@ class TopicBlock(Block):
         graph: BoundGraph,
         collapsed: bool,
         draw_theta: bool = True,
+        theta_is_read: bool = True,
     ) -> None:
+        """``draw_theta``: or its mean given the topics stands for it; ``theta_is_read``: by another block."""
         super().__init__(graph, ["z", graph.theta] if collapsed else ["z"])
+        self.theta_is_read = theta_is_read
         self.collapsed, self.draw_theta, self.supervised = collapsed, draw_theta, bool(graph.response_sites)
         self.swept: Swept | None = None  # of this draw, where threads have made the sweep
         self.no_kernel = why_no_kernel(graph, collapsed)  # why a GPU does not sweep by one kernel, empty where it does
@@ -46,6 +50,20 @@ class TopicBlock(Block):
         return StorySupervision(self.graph) if self.supervised else None
 
     def draw(self, key: jax.Array, values: Values, data: Data) -> tuple[dict, dict]:
+        return self._drawn(key, values, data, dirichlet)
+
+    def draw_unless(self, passing: jax.Array, key: jax.Array, values: Values, data: Data) -> tuple[dict, dict]:
+        def shares(key: jax.Array, posterior: jax.Array) -> jax.Array:
+            if self.theta_is_read:
+                return dirichlet(key, posterior)
+            return jax.lax.cond(
+                passing, lambda: jnp.full_like(posterior, 1 / posterior.shape[-1]), partial(dirichlet, key, posterior)
+            )
+
+        return self._drawn(key, values, data, shares)
+
+    def _drawn(self, key: jax.Array, values: Values, data: Data, shares: Callable) -> tuple[dict, dict]:
+        """``shares``: theta given a key and its Dirichlet's concentrations."""
         sweep_key, theta_key = jax.random.split(key)
         z = sweep(
             sweep_key, values["z"], self.graph, *data, values,
@@ -57,7 +75,7 @@ class TopicBlock(Block):
         trace = run(self.graph.story, *data, {**values, "z": z}, AssignmentHandler(counted=False))
         posterior = z.document_topic + concentration(trace[self.graph.theta]["fn"])
         mean = posterior / posterior.sum(-1, keepdims=True)
-        theta = dirichlet(theta_key, posterior) if self.draw_theta else mean
+        theta = shares(theta_key, posterior) if self.draw_theta else mean
         return {"z": z, self.graph.theta: theta}, {self.graph.theta: mean}
 
     @property

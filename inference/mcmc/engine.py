@@ -84,6 +84,7 @@ def gibbs(
     data = Data(graph.documents(pairs=not graph.has_words, batches=graph.has_words), graph.response.on_device())
     plan = choose_blocks(weighed, draw_theta=graph.theta not in large, collapse=collapse)
     plan, data = hold_out(plan, data)
+    plan.thin(thinning)
     begin = start_topics(start or ("random" if weighed is not graph else "merged"), graph, data)
 
     snapshot = [site for site in large if graph.latent[site].document_axis is None]

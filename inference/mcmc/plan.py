@@ -101,6 +101,10 @@ class Plan:
         except Unkeyed:
             return None
 
+    def thin(self, thinning: int) -> None:
+        """Of so many draws one is kept: the block that is drawn last spares the others what they do not need."""
+        self.blocks[-1].thinning = thinning
+
     def bare(self) -> Plan:
         """The same for programs that are kept."""
         return Plan(self.graph.bare(), [block.bare() for block in self.blocks], self.by_nuts)
@@ -157,11 +161,11 @@ def choose_blocks(graph: BoundGraph, *, draw_theta: bool = True, collapse: str =
     if graph.has_words:
         graph.refuse_linked_documents()
         collapsed = graph.theta_is_integrable()
-        if collapsed and not any(graph.theta in block.integrated_out for block in above):
-            # a hyperparameter's conditional reads theta: then it must be a draw, stored or not
-            draw_theta = draw_theta or graph.parents[graph.theta] != {graph.theta}
+        # where a hyperparameter's conditional reads theta it must be a draw, stored or not
+        integrated = any(graph.theta in block.integrated_out for block in above)
+        is_read = collapsed and not integrated and graph.parents[graph.theta] != {graph.theta}
         last += [ClassBlock(graph, [name], collapsed) for name in discrete]
-        last.append(_topic_block(graph, collapsed, collapse, draw_theta))
+        last.append(_topic_block(graph, collapsed, collapse, draw_theta or is_read, is_read))
         taken |= set(last[-1].sites)
     else:
         last += [LabelBlock(graph, [name]) for name in discrete]
@@ -190,9 +194,9 @@ def _served(graph: BoundGraph, kinds: Sequence[type[Block]], sites: Sequence[str
     return blocks
 
 
-def _topic_block(graph: BoundGraph, collapsed: bool, collapse: str, draw_theta: bool) -> Block:
+def _topic_block(graph: BoundGraph, collapsed: bool, collapse: str, draw_theta: bool, is_read: bool) -> Block:
     if collapse == "proportions":
-        return TopicBlock(graph, collapsed, draw_theta)
+        return TopicBlock(graph, collapsed, draw_theta, is_read)
     if collapse != "topics":
         raise ValueError(f"collapse is {collapse!r}; give 'proportions' or 'topics'.")
     if not (collapsed and graph.beta_is_integrable()) or graph.has_labels:
@@ -208,7 +212,7 @@ def reset_totals(state: Any) -> Any:
 
     def reset(block: Any) -> Any:
         zeros = {name: np.zeros(value.shape, value.dtype) for name, value in block.total.items()}
-        return block._replace(total=zeros)
+        return block._replace(total=zeros, turn=jnp.zeros_like(block.turn))
 
     blocks = tuple(reset(block) if hasattr(block, "total") else block for block in state.block_states)
     return state._replace(block_states=blocks)

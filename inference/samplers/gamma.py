@@ -23,8 +23,8 @@ def log_gamma(key: jax.Array, shape: jax.Array) -> jax.Array:
     uniform, normal, boost = inside_unit(key, (3, *flat.shape))  # in one call: each is dear to compile
     log_v, accepted = _propose(normal, uniform, d)
 
-    # Rejected elements (under 5%) are gathered, at most `room` of them, and proposed until all are accepted.
-    room = max(min(flat.size, 256), flat.size // 16)
+    # Rejected elements (8% at most) are gathered, at most `room` of them, and proposed until all are accepted.
+    room = max(min(flat.size, 256), flat.size // 12)
 
     def gathered(carry: tuple) -> tuple:
         turn, log_v, accepted = carry

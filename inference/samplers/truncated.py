@@ -28,7 +28,7 @@ def excess(key: jax.Array, low: jax.Array, width: jax.Array) -> jax.Array:
     low, width = jnp.broadcast_arrays(low, width)
     tiny = jnp.finfo(low.dtype).tiny
     rejects = (low > FAR) | (width < NARROW)
-    uniform = inside_unit(key, low.shape, low.dtype)
+    uniform = inside_unit(key, low.shape)
     near = jnp.minimum(low, FAR)
     above, beyond = ndtr(-near), ndtr(-(near + width))
     # the upper tail, where small probabilities keep their digits
@@ -38,7 +38,7 @@ def excess(key: jax.Array, low: jax.Array, width: jax.Array) -> jax.Array:
 
     def again(carry: tuple) -> tuple:
         turn, found, accepted = carry
-        keep, u = inside_unit(jax.random.fold_in(key, turn), (2, *low.shape), low.dtype)
+        keep, u = inside_unit(jax.random.fold_in(key, turn), (2, *low.shape))
         steep = rate * width > 1e-3
         bent = -jnp.log1p(u * jnp.expm1(-rate * jnp.where(steep, width, 1.0))) / jnp.where(steep, rate, 1.0)
         new = jnp.where(steep, bent, u * jnp.where(steep, 1.0, width))
@@ -98,9 +98,9 @@ class TruncatedNormal(dist.Distribution):
         _, low, width = self._interval()
         reach = jnp.where(low > 1, jnp.minimum(60 / low, WIDEST), WIDEST - jnp.minimum(low, 0.0))
         span = jnp.minimum(width, reach)
-        nodes = jnp.asarray(NODES, low.dtype).reshape(-1, *(1,) * low.ndim)
+        nodes = jnp.asarray(NODES).reshape(-1, *(1,) * low.ndim)
         places = (nodes + 1) / 2 * span
-        weights = jnp.log(jnp.asarray(WEIGHTS / 2, low.dtype)).reshape(nodes.shape) + jnp.log(span)
+        weights = jnp.log(jnp.asarray(WEIGHTS / 2)).reshape(nodes.shape) + jnp.log(span)
         # relative to the height of the normal density at the low end, or at its top
         height = -places * (jnp.maximum(low, 0.0) + places / 2)
         height = jnp.where(low < 0, -((low + places) ** 2) / 2, height)
