@@ -47,9 +47,9 @@ def fit_and_predict(method, corpus, y, kept, left, topics, weight):
 def lda_svr(fit, corpus, y, kept, left, weight):
     import jax.numpy as jnp
 
-    from topiczoo.inference.kernels.support_vectors import TUBE, n_slack
     from topiczoo.inference.predictive.fold_in import FoldIn
     from topiczoo.inference.predictive.predicting import plug_in_topics
+    from topiczoo.inference.steps.support_vectors import TUBE, n_slack
 
     def topics(at):
         fold = FoldIn(fit, corpus[at])

@@ -58,7 +58,7 @@ def told_by(counts, truth):
     """Logits where topics and coefficients are known and shares are inferred."""
     from topiczoo import corpora
     from topiczoo.corpora.layouts import documents
-    from topiczoo.inference.kernels.word_steps import fold_in
+    from topiczoo.inference.steps.words import fold_in
 
     beta, of_topics, of_words, _ = truth
     gamma, _ = fold_in(beta.astype(np.float32), 1.0, documents(corpora.Corpus.from_counts(counts), pairs=True))

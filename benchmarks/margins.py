@@ -84,7 +84,7 @@ def machine(x, codes, classes, weight):
     """The margin's machine on features: coefficients [K, C] and the number of support vectors."""
     import jax.numpy as jnp
 
-    from topiczoo.inference.kernels.support_vectors import CRAMMER_SINGER, HINGES, n_slack, support_vectors
+    from topiczoo.inference.steps.support_vectors import CRAMMER_SINGER, HINGES, n_slack, support_vectors
 
     loss = HINGES if classes == 2 else CRAMMER_SINGER
     parameters = {"weight": jnp.float32(weight), "cost": jnp.float32(COST)}

@@ -9,8 +9,9 @@ from .em.model import EMModel
 from .marginal.guides import Guide
 from .marginal.model import Marginal
 from .mcmc.plan import choose_blocks
-from .story.bound import BoundGraph, bind
-from .story.unserved import Unserved, is_improper
+from .story.bound import BoundGraph
+from .story.reader import bind
+from .story.validation import Unserved, is_improper
 
 PLANS: dict[str, Callable[[BoundGraph], object]] = {
     "gibbs": choose_blocks,

@@ -15,7 +15,7 @@ from .mcmc import engine as mcmc
 from .mcmc import ratio_tests
 from .posterior import store
 from .posterior.posterior import Posterior
-from .story.unserved import Unserved
+from .story.validation import Unserved
 
 Given = ParamSpec("Given")
 Found = TypeVar("Found")

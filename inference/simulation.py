@@ -34,8 +34,9 @@ from .marginal.nuts_engine import NODES
 from .marginal.svi_engine import NODES as SVI_NODES
 from .marginal.svi_engine import learning_rates
 from .mcmc.plan import choose_blocks
-from .story.bound import BoundGraph, bind
+from .story.bound import BoundGraph
 from .story.classes import labels_of
+from .story.reader import bind
 from .story.response import Response
 from .story.tracing import Story, run, traced
 

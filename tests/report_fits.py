@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 from topiczoo import models
 from topiczoo.corpora import Corpus
 from topiczoo.inference import Fit
-from topiczoo.inference.story.bound import bind
+from topiczoo.inference.story.reader import bind
 from topiczoo.inference.story.response import Response
 from topiczoo.inference.story.tracing import Story
 from topiczoo.models import draw_words

@@ -18,7 +18,7 @@ from topiczoo.corpora import Corpus
 from topiczoo.inference.em.additive import additive_topics
 from topiczoo.inference.em.components import Settings
 from topiczoo.inference.em.model import EMModel
-from topiczoo.inference.kernels.additive import (
+from topiczoo.inference.steps.additive import (
     WIDTH,
     JeffreysPenalty,
     LaplacePenalty,

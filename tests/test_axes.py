@@ -18,8 +18,8 @@ from jax.scipy.linalg import solve_triangular
 from topiczoo import inference, models
 from topiczoo.corpora import Corpus
 from topiczoo.inference.story.axes import joined_axes
-from topiczoo.inference.story.bound import bind
 from topiczoo.inference.story.graph import StoryGraph
+from topiczoo.inference.story.reader import bind
 from topiczoo.inference.story.reading import read
 from topiczoo.inference.story.response import Response
 from topiczoo.inference.story.tracing import Story

@@ -17,7 +17,7 @@ from topiczoo.corpora import Corpus
 from topiczoo.diagnostics.checks import topic_numbers
 from topiczoo.diagnostics.checks.topic_argument import num_topics, topic_argument
 from topiczoo.diagnostics.checks.topic_numbers import TopicNumbers, best_chain
-from topiczoo.inference.story.bound import bind
+from topiczoo.inference.story.reader import bind
 from topiczoo.inference.story.tracing import Story
 from topiczoo.models import draw_words
 

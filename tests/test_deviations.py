@@ -17,8 +17,8 @@ from topiczoo.inference.em.additive import AdditiveSite, Facet
 from topiczoo.inference.em.components import Settings, State
 from topiczoo.inference.em.model import EMModel
 from topiczoo.inference.em.sites import DirichletSite
-from topiczoo.inference.kernels.additive import LaplacePenalty
-from topiczoo.inference.kernels.dirichlet import dirichlet_bound
+from topiczoo.inference.steps.additive import LaplacePenalty
+from topiczoo.inference.steps.dirichlet import dirichlet_bound
 from topiczoo.inference.story.reading import read
 from topiczoo.models import draw_words
 

@@ -21,7 +21,7 @@ from topiczoo.diagnostics.convergence.followed import Followed, prediction_check
 from topiczoo.diagnostics.convergence.wording import first_sentence
 from topiczoo.inference import Fit
 from topiczoo.inference.predictive.expected_responses import Expected
-from topiczoo.inference.story.bound import bind
+from topiczoo.inference.story.reader import bind
 from topiczoo.inference.story.response import Response
 from topiczoo.inference.story.tracing import Story
 

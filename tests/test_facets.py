@@ -24,10 +24,10 @@ from topiczoo.inference import Fit
 from topiczoo.inference.em.additive import additive_topics
 from topiczoo.inference.em.components import Settings
 from topiczoo.inference.em.model import EMModel
-from topiczoo.inference.kernels.additive import LaplacePenalty, direction, newton
 from topiczoo.inference.marginal.model import Marginal
 from topiczoo.inference.predictive.class_posterior import ClassPosterior
 from topiczoo.inference.predictive.fold_in import FoldIn
+from topiczoo.inference.steps.additive import LaplacePenalty, direction, newton
 from topiczoo.inference.story.reading import read
 from topiczoo.inference.story.tracing import log_prob, run
 from topiczoo.models import background, draw_words, find_regions, sage_facets, sage_geo, share_of_zeros

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.svm import LinearSVC, LinearSVR
 
-from topiczoo.inference.kernels.support_vectors import CRAMMER_SINGER, HINGES, TUBE, n_slack, one_slack, residual
+from topiczoo.inference.steps.support_vectors import CRAMMER_SINGER, HINGES, TUBE, n_slack, one_slack, residual
 
 LOSSES = {"hinge": HINGES, "tube": TUBE, "classes": CRAMMER_SINGER}
 

@@ -15,8 +15,8 @@ from numpyro.infer.util import log_density
 
 from topiczoo import corpora, models
 from topiczoo.corpora.layouts import documents
-from topiczoo.inference.kernels.quadrature import sigma_points
 from topiczoo.inference.marginal.model import Marginal
+from topiczoo.inference.steps.quadrature import sigma_points
 from topiczoo.inference.story.reading import read
 from topiczoo.inference.story.tracing import log_prob, run
 from topiczoo.models import draw_words

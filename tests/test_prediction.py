@@ -24,7 +24,7 @@ from topiczoo.inference.kernels import special
 from topiczoo.inference.predictive.conformal import Calibration
 from topiczoo.inference.predictive.prediction import Prediction
 from topiczoo.inference.programs.keeping import forget
-from topiczoo.inference.story.bound import bind
+from topiczoo.inference.story.reader import bind
 from topiczoo.inference.story.response import Response
 from topiczoo.inference.story.tracing import Story
 

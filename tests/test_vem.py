@@ -33,9 +33,9 @@ from topiczoo.corpora.layouts import documents
 from topiczoo.inference.em.components import Settings
 from topiczoo.inference.em.engine import fold_in, vem
 from topiczoo.inference.em.model import EMModel
-from topiczoo.inference.kernels.dirichlet import dirichlet_bound, fit_alpha
-from topiczoo.inference.kernels.token_steps import Tilt, coordinate_ascent, expected_response
-from topiczoo.inference.kernels.word_steps import e_step, pair_batches
+from topiczoo.inference.steps.dirichlet import dirichlet_bound, fit_alpha
+from topiczoo.inference.steps.tokens import Tilt, coordinate_ascent, expected_response
+from topiczoo.inference.steps.words import e_step, pair_batches
 from topiczoo.inference.story.reading import read
 from topiczoo.models import draw_bags, lda, mixture, slda
 

@@ -20,7 +20,7 @@ from topiczoo.corpora import Corpus
 from topiczoo.inference.em.components import Settings
 from topiczoo.inference.em.engine import vem
 from topiczoo.inference.em.model import EMModel
-from topiczoo.inference.kernels.dirichlet import dirichlet_bound
+from topiczoo.inference.steps.dirichlet import dirichlet_bound
 from topiczoo.inference.story.reading import read
 from topiczoo.models import background, draw_bags, draw_words, lda, medlda, mixture, sage_topics, slda
 

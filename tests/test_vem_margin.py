@@ -31,8 +31,8 @@ from topiczoo.corpora import Corpus
 from topiczoo.inference.em.components import Settings
 from topiczoo.inference.em.margins import NARROWER, WIDER
 from topiczoo.inference.em.model import EMModel
-from topiczoo.inference.kernels.dirichlet import dirichlet_bound
-from topiczoo.inference.kernels.support_vectors import LOOSE_GAP
+from topiczoo.inference.steps.dirichlet import dirichlet_bound
+from topiczoo.inference.steps.support_vectors import LOOSE_GAP
 from topiczoo.inference.story.reading import read
 from topiczoo.models import OneAgainstAll, medlda
 

@@ -24,14 +24,14 @@ from topiczoo.inference.em.loop import FRESH, ascend, draw, finite_bound
 from topiczoo.inference.em.sites import DirichletSite
 from topiczoo.inference.em.starts import coefficients_by_response, counts_of, dealt_counts, topics_by_response
 from topiczoo.inference.kernels import special
-from topiczoo.inference.kernels.dirichlet import (
+from topiczoo.inference.steps.dirichlet import (
     SMALLEST_ALPHA,
     dirichlet_bound,
     expected_log,
     fit_alpha,
     log_normaliser,
 )
-from topiczoo.inference.kernels.word_steps import first_gamma
+from topiczoo.inference.steps.words import first_gamma
 
 NOBODY = SimpleNamespace(story=SimpleNamespace(name="nobody"), response_sites=())
 

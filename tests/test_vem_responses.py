@@ -34,16 +34,16 @@ from topiczoo.inference.em.components import Settings
 from topiczoo.inference.em.model import EMModel
 from topiczoo.inference.em.responses import SmoothResponse, solve_newton
 from topiczoo.inference.em.starts import coefficients_by_response, topics_by_response
-from topiczoo.inference.kernels.dirichlet import dirichlet_bound
-from topiczoo.inference.kernels.response_steps import (
+from topiczoo.inference.kernels.sweep import CHUNK
+from topiczoo.inference.steps.dirichlet import dirichlet_bound
+from topiczoo.inference.steps.responses import (
     coordinate_ascent,
     growth,
     no_less_than_rounding,
     own_curves,
     sums_of,
 )
-from topiczoo.inference.kernels.sweep import CHUNK
-from topiczoo.inference.kernels.word_steps import Chunk
+from topiczoo.inference.steps.words import Chunk
 from topiczoo.inference.story.reading import read
 from topiczoo.models import draw_words, slda, slda_glm
 

@@ -15,6 +15,7 @@ import pytest
 from numpyro.infer.util import log_density
 from scipy.special import logsumexp
 from scipy.stats import dirichlet, kstest
+from stories import proportions, topics
 from test_response_weight import weighed_inside
 
 from topiczoo import inference
@@ -80,11 +81,7 @@ def test_some_documents_are_held_out_and_scales_are_positive_numbers_that_respon
         level = numpyro.sample("level", dist.Normal(0, 1))  # of the response, and no scale
         sigma = numpyro.sample("sigma", dist.Gamma(2, 2).expand([2]).to_event(1))
         eta = numpyro.sample("eta", dist.Normal(0, tau).expand([2]).to_event(1))
-        with numpyro.plate("topics", 2):
-            beta = numpyro.sample("beta", dist.Dirichlet(jnp.ones(corpus.num_terms)))
-        with numpyro.plate("documents", corpus.num_documents):
-            theta = numpyro.sample("theta", dist.Dirichlet(jnp.ones(2)))
-        zbar = draw_words(corpus, theta, beta)
+        zbar = draw_words(corpus, proportions(corpus, 2), topics(corpus, 2))
         with numpyro.plate("documents", corpus.num_documents):
             numpyro.sample("y", dist.Normal(zbar @ eta + level, sigma[0] + sigma[1]), obs=y)
 
@@ -208,11 +205,7 @@ def test_gibbs_draws_by_slices_a_scale_that_nuts_would_draw(held_out):
     def heavy(corpus, y=None):
         eta = numpyro.sample("eta", dist.Normal(0, 1).expand([2]).to_event(1))
         spread = numpyro.sample("spread", dist.HalfNormal(1))
-        with numpyro.plate("topics", 2):
-            beta = numpyro.sample("beta", dist.Dirichlet(jnp.ones(corpus.num_terms)))
-        with numpyro.plate("documents", corpus.num_documents):
-            theta = numpyro.sample("theta", dist.Dirichlet(jnp.ones(2)))
-        zbar = draw_words(corpus, theta, beta)
+        zbar = draw_words(corpus, proportions(corpus, 2), topics(corpus, 2))
         with numpyro.plate("documents", corpus.num_documents):
             numpyro.sample("y", dist.Cauchy(zbar @ eta, spread), obs=y)
 

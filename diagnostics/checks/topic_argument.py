@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from topiczoo.corpora import Corpus
-from topiczoo.inference.story.bound import bind
 from topiczoo.inference.story.graph import TOPIC, StoryGraph
+from topiczoo.inference.story.reader import bind
 from topiczoo.inference.story.reading import check_response
 from topiczoo.inference.story.tracing import Story
 

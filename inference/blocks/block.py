@@ -95,7 +95,7 @@ class Block(MCMCKernel):
         self, rng_key: Any, num_warmup: int, init_params: Any, model_args: tuple, model_kwargs: dict
     ) -> BlockState:
         values = {**model_kwargs[GIBBS_SITES_KWARG], **init_params}
-        new, means, statistics = jax.eval_shape(self._whole, rng_key, values, Data(*model_args))
+        new, means, statistics = jax.eval_shape(self._kept, rng_key, values, Data(*model_args))
         # a draw may be stored in another type than the prior's start value (weak types, integers)
         start = {k: jax.tree.map(lambda v, like: jnp.asarray(v, like.dtype), init_params[k], new[k]) for k in new}
         zeros = jax.tree.map(lambda like: jnp.zeros(like.shape, like.dtype), (means, statistics))
@@ -105,7 +105,7 @@ class Block(MCMCKernel):
         rng_key, key = jax.random.split(state.rng_key)
         values, data, turn = {**model_kwargs[GIBBS_SITES_KWARG], **state.z}, Data(*model_args), state.turn + 1
         if self.thinning == 1:
-            new, means, statistics = self._whole(key, values, data)
+            new, means, statistics = self._kept(key, values, data)
         else:
             is_kept = turn % self.thinning == 0
             new, means = self.draw_unless(~is_kept, key, values, self.given(data))
@@ -116,7 +116,7 @@ class Block(MCMCKernel):
         total = {name: state.total[name] + mean for name, mean in means.items()}
         return BlockState(new, total, rng_key, statistics, turn)
 
-    def _whole(self, key: jax.Array, values: Values, data: Data) -> tuple[dict, dict, dict]:
+    def _kept(self, key: jax.Array, values: Values, data: Data) -> tuple[dict, dict, dict]:
         """A draw that is kept."""
         new, means = self.draw(key, values, self.given(data))
         return new, means, self.record({**values, **new}, values, data) if self.records else {}

@@ -20,7 +20,7 @@ from topiczoo.corpora import Corpus
 from topiczoo.models.vocabulary.distributions import NormalJeffreys
 from topiczoo.models.vocabulary.words import BagOfWords
 
-from ..kernels.additive import JeffreysPenalty, LaplacePenalty, NormalPenalty, Penalty, first_deviation, newton, spread
+from ..steps.additive import JeffreysPenalty, LaplacePenalty, NormalPenalty, Penalty, first_deviation, newton, spread
 from ..story.bound import BoundGraph
 from ..story.graph import BETA
 from ..story.tracing import Values, ZbarHandler, base_distribution, run
@@ -46,7 +46,7 @@ class Facet(NamedTuple):
 
     name: str
     shape: tuple[int, ...]  # [..., terms]
-    owner: jax.Array | None  # the component in each sum, see :func:`..kernels.additive.newton`
+    owner: jax.Array | None  # the component in each sum, see :func:`..steps.additive.newton`
     penalty: Penalty
 
     def flat(self, value: Any) -> jax.Array:

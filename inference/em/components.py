@@ -29,7 +29,7 @@ import numpyro.distributions as dist
 
 from ..story.bound import BoundGraph
 from ..story.tracing import ZbarHandler, run
-from ..story.unserved import Unserved
+from ..story.validation import Unserved
 
 Posterior = dict[str, dist.Distribution]  # of each site: Dirichlet, Categorical, Normal, MultivariateNormal, or Delta
 

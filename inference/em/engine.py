@@ -14,9 +14,9 @@ import numpy as np
 
 from topiczoo.corpora import Corpus
 
-from ..kernels.word_steps import fold_in
 from ..mcmc.weighing import with_weight
 from ..posterior.posterior import Posterior
+from ..steps.words import fold_in
 from ..story.bound import BoundGraph
 from ..story.reading import read
 from ..story.tracing import circumstances

@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
-from ..kernels.response_steps import sums_of_products
 from ..kernels.special import digamma
-from ..kernels.support_vectors import TUBE, support_vectors
+from ..steps.responses import sums_of_products
+from ..steps.support_vectors import TUBE, support_vectors
 from ..story.bound import BoundGraph
 from .components import Posterior, Settings, State, refuse
 from .margins import Margin

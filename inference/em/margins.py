@@ -3,7 +3,7 @@
     minimise  -L(q) + KL(q(eta) || p(eta)) + sum_d loss(y_d, E[eta]' E[zbar_d])
 
 where L is the bound of the words. q(eta) is N(lambda, V), lambda a support vector machine on E[zbar] with duals a_d
-(:mod:`..kernels.support_vectors`), and V the prior's variances. The duals tilt the topics of every word of a document by
+(:mod:`..steps.support_vectors`), and V the prior's variances. The duals tilt the topics of every word of a document by
 -lambda a_d / N_d, equations 21 and 23. The duals belong to the topics as they were: taken whole, as in the paper, the tilt
 may raise the objective, and with a large weight and short documents it oscillates. So documents go towards it by steps that
 serve them (:meth:`Margin.e_step`); ``guarded=False`` is the paper's own.
@@ -25,7 +25,8 @@ import numpyro.distributions as dist
 from topiczoo.corpora.layouts import Documents, documents
 from topiczoo.models.vocabulary.margins import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgainstAll
 
-from ..kernels.support_vectors import (
+from ..mcmc.weighing import as_seen
+from ..steps.support_vectors import (
     CRAMMER_SINGER,
     HINGES,
     LOOSE_GAP,
@@ -36,8 +37,7 @@ from ..kernels.support_vectors import (
     one_slack,
     support_vectors,
 )
-from ..kernels.word_steps import Fallback
-from ..mcmc.weighing import as_seen
+from ..steps.words import Fallback
 from ..story.bound import BoundGraph
 from ..story.graph import ZBAR
 from ..story.response import Y

@@ -22,7 +22,7 @@ from scipy.special import digamma
 
 from topiczoo.corpora.layouts import Documents, documents
 
-from ..kernels.dirichlet import SMALLEST_ALPHA, expected_log, log_normaliser
+from ..steps.dirichlet import SMALLEST_ALPHA, expected_log, log_normaliser
 from ..story.bound import BoundGraph
 from ..story.response import Y
 from ..story.tracing import ZbarHandler, concentration, run

@@ -2,7 +2,7 @@
 
 They enter the bound as R_d(m_d, v_d) = E[log p(y_d | x)], x the predictor with mean m_d and covariance v_d under q, averaged
 over sigma points: nothing else of the story is known. For a normal response that is exact. The paper's delta method,
-log p(y | m) + tr(v d^2 log p / dx^2) / 2, is there for comparison. The E-step is that of :mod:`..kernels.response_steps`.
+log p(y | m) + tr(v d^2 log p / dx^2) / 2, is there for comparison. The E-step is that of :mod:`..steps.responses`.
 
 In the M-step eta moves by Newton's step on sum_d R_d(m_d(eta), v_d(eta)) + log p(eta), with
 
@@ -35,10 +35,10 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from topiczoo.corpora.layouts import Documents
 
-from ..kernels.quadrature import sigma_points
-from ..kernels.response_steps import own_curves
 from ..mcmc.weighing import as_seen, aside, counting, scales_of
 from ..programs.keeping import Alike, Unkeyed
+from ..steps.quadrature import sigma_points
+from ..steps.responses import own_curves
 from ..story.bound import BoundGraph
 from ..story.graph import ZBAR
 from ..story.response import Y

@@ -18,7 +18,7 @@ from numpyro.distributions import biject_to
 
 from topiczoo.corpora.layouts import Documents, documents
 
-from ..kernels.dirichlet import dirichlet_bound, expected_log
+from ..steps.dirichlet import dirichlet_bound, expected_log
 from ..story.bound import BoundGraph
 from ..story.response import Y
 from ..story.tracing import ZbarHandler, base_distribution, run, total

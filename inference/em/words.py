@@ -15,11 +15,13 @@ import numpyro.distributions as dist
 
 from topiczoo.corpora.layouts import Documents, distinct_pairs, documents, token_batches
 
-from ..kernels import response_steps, token_steps, word_steps
-from ..kernels.dirichlet import expected_log, fit_alpha, log_normaliser
-from ..kernels.response_steps import Sums, no_less_than_rounding, sums_of_words
 from ..kernels.special import digamma
-from ..kernels.word_steps import Fallback, pair_batches
+from ..steps import responses as response_steps
+from ..steps import tokens as token_steps
+from ..steps import words as word_steps
+from ..steps.dirichlet import expected_log, fit_alpha, log_normaliser
+from ..steps.responses import Sums, no_less_than_rounding, sums_of_words
+from ..steps.words import Fallback, pair_batches
 from ..story.bound import BoundGraph
 from ..story.graph import LABEL
 from ..story.response import Y

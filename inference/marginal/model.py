@@ -39,14 +39,14 @@ from numpyro.primitives import Messenger
 from topiczoo.corpora.layouts import Documents
 from topiczoo.models.vocabulary.words import Zbar
 
-from ..kernels.quadrature import sigma_points
 from ..mcmc.weighing import aside, scales_of
+from ..steps.quadrature import sigma_points
 from ..story.bound import BoundGraph
 from ..story.classes import check_labels, combinations, refuse_linked_classes
 from ..story.graph import ZBAR
 from ..story.response import Y
 from ..story.tracing import Values, ZbarHandler, by_document, log_prob, run, total
-from ..story.unserved import Unserved
+from ..story.validation import Unserved
 
 FLOOR = 1e-30  # of a word's probability, so that float32 can hold the slope of its logarithm
 AVERAGES = {

@@ -15,8 +15,7 @@ from ..mcmc.weighing import counting, with_weight
 from ..posterior.posterior import Posterior
 from ..story.reading import read
 from ..story.tracing import circumstances
-from ..story.unserved import refuse_improper
-from ..story.validation import check_counts, check_numbers, check_seed
+from ..story.validation import check_counts, check_numbers, check_seed, refuse_improper
 from .model import Marginal
 from .scales import HeldOutScales
 

@@ -28,8 +28,7 @@ from ..posterior.posterior import Posterior
 from ..story.bound import BoundGraph
 from ..story.reading import read
 from ..story.tracing import TRACING, circumstances, traced
-from ..story.unserved import refuse_improper
-from ..story.validation import check_counts, check_numbers, check_seed
+from ..story.validation import check_counts, check_numbers, check_seed, refuse_improper
 from .guides import Guide, PathwiseDirichlet
 from .model import Marginal
 

@@ -16,8 +16,7 @@ from ..story.bound import BoundGraph
 from ..story.classes import check_labels
 from ..story.reading import read
 from ..story.tracing import Data, circumstances
-from ..story.unserved import refuse_improper
-from ..story.validation import check_counts, check_seed
+from ..story.validation import check_counts, check_seed, refuse_improper
 from .chains import Schedule, chunk_size, run_chains
 from .plan import choose_blocks, reset_totals, totals
 from .split import SplitGibbs

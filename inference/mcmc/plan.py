@@ -28,7 +28,7 @@ from ..story.bound import BoundGraph
 from ..story.classes import is_class, refuse_linked_classes
 from ..story.response import Y
 from ..story.tracing import base_distribution
-from ..story.unserved import Unserved
+from ..story.validation import Unserved
 
 # in the order in which they are asked
 BUILT_IN: tuple[type[Block], ...] = (DirichletBlock, GaussianBlock, AugmentedBlock, ScaleBlock, LocalBlock)

@@ -26,8 +26,9 @@ from ..blocks.augmented import AugmentedBlock
 from ..blocks.block import Block
 from ..blocks.topics import CollapsedBlock, TopicBlock
 from ..kernels.assignments import count
-from ..story.bound import BoundGraph, bind
+from ..story.bound import BoundGraph
 from ..story.classes import labels_of
+from ..story.reader import bind
 from ..story.reading import read
 from ..story.tracing import Data, Values, concentration, log_prob, run, traced
 from ..story.validation import check_counts, check_seed

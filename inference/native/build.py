@@ -36,9 +36,9 @@ _known: set[str] = set()  # targets that XLA has been told of
 def build() -> Path:
     """Compile the C++ sweep for this machine, and use it from now on: in this process, and in later ones.
 
-    Needs a C++ compiler (``$CXX``, c++, g++ or clang++) and takes some seconds, the first time. Draws are those of the sweep without it: to
-    the last bit where there is no response; where there is one, until rounding decides otherwise about a topic, one time in
-    millions. What ran is in ``fit.info["sweep"]``. ``TOPICZOO_NATIVE=off`` goes back to XLA's sweep.
+    Needs a C++ compiler (``$CXX``, c++, g++ or clang++) and takes some seconds, the first time. Draws are those of the sweep
+    without it: to the last bit where there is no response; where there is one, until rounding decides otherwise about a
+    topic, one time in millions. What ran is in ``fit.info["sweep"]``. ``TOPICZOO_NATIVE=off`` goes back to XLA's sweep.
     """
     if registered() and (known := library()):
         return known

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..story.bound import site_shapes
+from ..story.reader import site_shapes
 from .posterior import Posterior
 from .tables import are_shares
 

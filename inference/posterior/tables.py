@@ -8,8 +8,8 @@ import pandas as pd
 
 from topiczoo.corpora.layouts import documents
 
-from ..story.bound import bind
 from ..story.graph import BETA, THETA
+from ..story.reader import bind
 from ..story.tracing import ZbarHandler, run
 from ..story.validation import check_counts
 from .posterior import Posterior

@@ -19,8 +19,8 @@ from scipy.special import log_softmax, softmax
 from topiczoo.corpora.layouts import Documents, distinct_pairs
 
 from ..blocks.conjugate import LabelBlock
-from ..kernels.word_steps import e_step, first_gamma, pair_batches
 from ..posterior.posterior import Posterior
+from ..steps.words import e_step, first_gamma, pair_batches
 from ..story.bound import BoundGraph
 from ..story.classes import is_class, num_classes
 from ..story.graph import THETA

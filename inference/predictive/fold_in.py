@@ -24,11 +24,12 @@ from ..kernels.assignments import Assignments, mean_topics
 from ..kernels.sharding import by_threads, side_by_side
 from ..kernels.soft_sweep import expected_counts_of_long
 from ..kernels.sweep import Given, sweep_long
-from ..kernels.word_steps import by_document
 from ..posterior.posterior import Posterior
 from ..programs.keeping import Unkeyed, frozen, keep
-from ..story.bound import BoundGraph, bind
+from ..steps.words import by_document
+from ..story.bound import BoundGraph
 from ..story.classes import check_labels
+from ..story.reader import bind
 from ..story.reading import check_covariates
 from ..story.response import Response
 from ..story.sweeping import read_weights, sweep

@@ -18,8 +18,8 @@ from topiczoo.corpora.layouts import Documents, documents
 
 from ..blocks.conjugate import LabelBlock
 from ..kernels.assignments import Labels
-from ..kernels.word_steps import fold_in
 from ..posterior.posterior import Posterior
+from ..steps.words import fold_in
 from ..story.classes import is_class
 from ..story.sweeping import read_weights
 from ..story.tracing import Data, Values

@@ -16,9 +16,10 @@ from numpyro.ops.provenance import eval_provenance
 from topiczoo.corpora import Corpus
 from topiczoo.models.catalogue import as_story
 
-from .bound import BoundGraph, bind
+from .bound import BoundGraph
 from .graph import LABEL
 from .parameters import check_parameters
+from .reader import bind
 from .response import CLASSES, Response, warn_of_order
 from .support import check_support, check_variety, observed, warn_of_scale
 from .tracing import Story, ZbarHandler, log_prob, run

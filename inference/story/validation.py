@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.corpus import long_document
+from topiczoo.models.vocabulary.distributions import NormalJeffreys
+
+from .bound import BoundGraph
 
 LARGEST_SEED = 2**32 - 1  # JAX's keys have 32 bits of it
 
@@ -68,3 +72,31 @@ def check_numbers(*, zero: bool = False, most: float = np.inf, or_a: str = "", *
         raise ValueError(
             f"{name} is {value!r}; give {f'a number between 0 and {most:g}' if most < np.inf else wanted}{or_a}."
         )
+
+
+class Unserved(ValueError):
+    """A story that an engine cannot serve: why, and what helps without another engine.
+
+    The public functions add which engines would take the story; engines do not know each other.
+    """
+
+    def __init__(self, graph: BoundGraph, engines: Sequence[str], why: str, fix: str = "") -> None:
+        super().__init__(f"{why}; {fix}." if fix else f"{why}.")
+        self.graph, self.engines, self.why, self.fix = graph, tuple(engines), why, fix
+
+
+def is_improper(graph: BoundGraph) -> bool:
+    """Whether the prior of a site is improper."""
+    return any(isinstance(site.prior, NormalJeffreys) for site in graph.latent.values())
+
+
+def refuse_improper(graph: BoundGraph, engine: str) -> None:
+    """What draws from the posterior needs one: there is none under an improper prior that is infinite at 0."""
+    for name, site in graph.latent.items():
+        if isinstance(site.prior, NormalJeffreys):
+            raise Unserved(
+                graph, [engine],
+                f"{engine} cannot serve the site {name!r} of the story {graph.story.name!r}: the posterior is improper "
+                "under its prior NormalJeffreys",
+                "give it a proper one, e.g. Laplace",
+            )  # fmt: skip

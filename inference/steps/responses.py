@@ -28,11 +28,11 @@ import jax.numpy as jnp
 
 from topiczoo.corpora.layouts import Documents
 
-from .sharding import by_threads, over_shards
-from .small_matrices import solve
-from .special import digamma, gammaln
-from .sweep import CHUNK, look_up, room, topics_of_terms, with_padding
-from .word_steps import Chunk, PairBlocks, Weighed, by_document, out_of_logs, phi_at
+from ..kernels.sharding import by_threads, over_shards
+from ..kernels.small_matrices import solve
+from ..kernels.special import digamma, gammaln
+from ..kernels.sweep import CHUNK, look_up, room, topics_of_terms, with_padding
+from .words import Chunk, PairBlocks, Weighed, by_document, out_of_logs, phi_at
 
 SMALLEST_STEP = 1 / 64  # of a document's tilt; below it the document rests
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from topiczoo.corpora.layouts import PaddedBatches
 
-from .special import digamma, gammaln
+from ..kernels.special import digamma, gammaln
 
 
 class Tilt(NamedTuple):

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .small_matrices import cholesky
+from ..kernels.small_matrices import cholesky
 
 
 def sigma_points(mean: jax.Array, covariance: jax.Array, nodes: int) -> tuple[jax.Array, jax.Array]:

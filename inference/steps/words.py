@@ -17,10 +17,10 @@ import numpy as np
 
 from topiczoo.corpora.layouts import LEAST_POSITIONS, Documents, PaddedBatches, Pairs, rounded_up, token_batches
 
+from ..kernels.sharding import by_threads, over_shards
+from ..kernels.special import digamma, gammaln
+from ..kernels.sweep import CHUNK, look_up, room, with_padding
 from .dirichlet import dirichlet_bound
-from .sharding import by_threads, over_shards
-from .special import digamma, gammaln
-from .sweep import CHUNK, look_up, room, with_padding
 
 LOWEST = 40.0  # logarithms below the top that are kept: two such factors are still a float32 number
 

@@ -1,0 +1,1 @@
+"""The E and M steps of variational EM as functions of arrays: they know no story."""
