@@ -102,6 +102,11 @@ def picture(image: str, description: str, caption: str) -> str:
     )
 
 
+def drawing(svg: str, caption: str) -> str:
+    """An SVG element that the package has drawn: it is part of the page and takes its colours."""
+    return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>\n"
+
+
 def pictures(*figures: str) -> str:
     """Several pictures side by side where there is room."""
     return f'<div class="pictures">{"".join(figures)}</div>\n'

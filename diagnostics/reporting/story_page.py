@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import importlib.metadata
 import importlib.util
 import inspect
 import platform
-import shutil
 import textwrap
 from typing import Any
 
@@ -16,8 +14,9 @@ import numpy as np
 
 from topiczoo.inference import Fit
 
-from ..checks.response_checks import labelled, take
-from .page import Section, code, facts, note, paragraph, picture
+from ..checks.response_checks import labelled
+from .page import Section, code, drawing, facts, paragraph
+from .plates import diagram
 
 PACKAGES = ("topiczoo", "jax", "numpyro", "numpy", "scipy", "arviz-base", "arviz-stats", "arviz-plots")
 
@@ -63,13 +62,7 @@ def section(fit: Fit) -> Section:
         shift, scale = fit.info["standardised"]
         sizes["units"] = f"standardised: (y − {shift:.4g}) / {scale:.4g}; documents below are in the data's own"
     parts = [facts(sizes), paragraph(f"The story {fit.story.name}, fitted by {fit.engine}:"), code(source(fit))]
-    diagram = plates(fit)
-    if diagram is None:
-        parts.append(note("No plate diagram: it takes Graphviz and its Python package (pip install graphviz)."))
-    else:
-        parts.append(
-            picture(diagram, "Plate diagram of the story.", "The story as a plate diagram; shaded is observed.")
-        )
+    parts.append(drawing(diagram(fit.graph), "The story as a plate diagram; shaded is observed."))
     return Section("data", "Data and story", "".join(parts))
 
 
@@ -79,29 +72,6 @@ def source(fit: Fit) -> str:
         return textwrap.dedent(inspect.getsource(fit.story.function))
     except (OSError, TypeError):
         return f"# the source of {fit.story.name} is not to be had: it was written where Python keeps none"
-
-
-def plates(fit: Fit) -> str | None:
-    """NumPyro's drawing of the story on a few documents as a data URI; None without Graphviz."""
-    if shutil.which("dot") is None or importlib.util.find_spec("graphviz") is None:
-        return None
-    import numpyro
-
-    rows = np.arange(len(fit.corpus)) if fit.y is None else labelled(fit.y)
-    few = rows[:3]
-    y = () if fit.y is None else (_values(take(fit.y, few)),)
-    try:
-        graph = numpyro.render_model(fit.story, model_args=(fit.corpus[few], *y))
-        drawn = graph.pipe(format="svg")
-    except Exception:  # a story may do what the drawing cannot follow; the report goes on without
-        return None
-    return f"data:image/svg+xml;base64,{base64.b64encode(drawn).decode()}"
-
-
-def _values(y: Any) -> Any:
-    import jax
-
-    return jax.tree.map(lambda leaf: jax.numpy.asarray(leaf), y)
 
 
 def reproduction(fit: Fit) -> Section:
