@@ -16,7 +16,8 @@ from fits import fit_of
 from report_fits import simulated
 
 from topiczoo import __version__, corpora, diagnostics, inference, models
-from topiczoo.command_line import main, print_topics
+from topiczoo.command_line import main
+from topiczoo.commands.printing import print_topics
 from topiczoo.inference.predictive.prediction import Prediction
 
 OWN = """
@@ -126,7 +127,7 @@ def test_places_for_results_are_looked_at_before_any_work(folder, capsys, monkey
     def work(*arguments, **options):
         raise AssertionError("work was done before the output was looked at")
 
-    monkeypatch.setattr(corpora, "read_csv", work)
+    monkeypatch.setattr(corpora, "read", work)
     monkeypatch.setattr(inference, "load", work)
     monkeypatch.setattr("topiczoo.demo.demo", work)
     there = folder / "there.nc"
@@ -223,6 +224,7 @@ def test_ctrl_c_ends_a_run_with_what_it_has(tmp_path):
     arguments = ["fit", "lda", str(reviews), str(out), *endless]
     # a parent that ignores the signal would hand that down
     code = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    code += "from topiczoo.inference.programs import progress; progress.EVERY = 0.0; "  # a line at every step
     code += f"from topiczoo.command_line import main; sys.exit(main({arguments!r}))"
     with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         printed = b""

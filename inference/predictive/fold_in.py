@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from numpyro.primitives import Messenger
-from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import LEAST_POSITIONS, Documents, rounded_up
@@ -27,6 +26,7 @@ from ..kernels.sweep import Given, sweep_long
 from ..kernels.word_steps import by_document
 from ..posterior.posterior import Posterior
 from ..programs.keeping import Unkeyed, frozen, keep
+from ..programs.progress import tqdm
 from ..story.bound import BoundGraph, bind
 from ..story.classes import check_labels
 from ..story.reading import check_covariates

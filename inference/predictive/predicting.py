@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions import constraints
 from scipy.special import logsumexp
-from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Documents, documents
@@ -20,6 +19,7 @@ from ..blocks.conjugate import LabelBlock
 from ..kernels.assignments import Labels
 from ..kernels.word_steps import fold_in
 from ..posterior.posterior import Posterior
+from ..programs.progress import tqdm
 from ..story.classes import is_class
 from ..story.sweeping import read_weights
 from ..story.tracing import Data, Values
