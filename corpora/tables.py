@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import codecs
+import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -122,7 +122,7 @@ def read_json_lines(path: Path, columns: Columns, encoding: str | None) -> tuple
     rows = []
     try:
         with opened(path) as file:
-            for number, line in enumerate(codecs.getreader(chosen)(file), start=1):
+            for number, line in enumerate(io.TextIOWrapper(file, chosen, newline="\n"), start=1):
                 if not line.strip():
                     continue
                 try:
@@ -196,11 +196,14 @@ def _plain(frame: pd.DataFrame, columns: Columns) -> pd.DataFrame:
             held = frame[column].astype(object)
             frame[column] = ["" if _nothing(cell) else cell if column == columns.text else str(cell) for cell in held]
     for column in columns.values:
-        if column in frame and frame[column].dtype == object:
-            kinds = {type(cell) for cell in frame[column] if not _nothing(cell)}
+        if column in frame and not pd.api.types.is_numeric_dtype(frame[column]):
+            held = frame[column].astype(object)
+            kinds = {type(cell) for cell in held if not _nothing(cell)}
             if kinds & {list, dict, tuple, np.ndarray}:
                 raise ValueError(f"column {column!r} holds lists or objects: give one number or label a document")
-            frame[column] = frame[column].where(~frame[column].isin(MISSING), None)
+            frame[column] = pd.Series(
+                [None if _nothing(cell) or cell in MISSING else cell for cell in held], dtype=object
+            )
             if kinds <= {int, float, bool}:
                 frame[column] = pd.to_numeric(frame[column])
     return frame

@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from .parser import Commands
+
 LEFT_OUT = ("help", "config")  # options that mean nothing in a file
 RUNS = "story"  # names code: that is said on the command line, since nothing runs because a file says so
 
 
-def configure(path: str, command: str, commands: Mapping[str, argparse.ArgumentParser]) -> None:
+def configure(path: str, command: str, commands: Commands) -> None:
     """Make what a file says of a command the defaults of its parser.
 
     Keys are long names of options, with - or _, and hold for the command that reads the file; below ``[fit]`` and its
@@ -26,26 +28,33 @@ def configure(path: str, command: str, commands: Mapping[str, argparse.ArgumentP
         raise ValueError(f"--config {path!r} is no TOML ({error}); mend it.") from None
     sections = {name: told.pop(name) for name in list(told) if name in commands and isinstance(told[name], dict)}
     # a mistake in the part of another command is one, too
-    parts = {name: _values(path, section, commands[name], name) for name, section in sections.items()}
-    shared = _values(path, told, commands[command], command)
+    parts = {name: _values(path, section, name, commands) for name, section in sections.items()}
+    shared = _values(path, told, command, commands)
     commands[command].set_defaults(**{**shared, **parts.get(command, {})})
 
 
-def _values(path: str, section: Mapping[str, Any], parser: argparse.ArgumentParser, command: str) -> dict[str, Any]:
-    from topiczoo.corpora.checks import nearest
-
-    known = {
+def _options(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
+    return {
         option.removeprefix("--"): action
         for action in parser._actions for option in action.option_strings
         if option.startswith("--") and action.dest not in LEFT_OUT
     }  # fmt: skip
+
+
+def _values(path: str, section: Mapping[str, Any], command: str, commands: Commands) -> dict[str, Any]:
+    from topiczoo.corpora.checks import nearest
+
+    known = _options(commands[command])
     found = {}
     for key, value in section.items():
         name = key.replace("_", "-")
         if name == RUNS:
             raise ValueError(f"--config {path!r} names a {RUNS}, and a file runs nothing; give it on the command line.")
         if name not in known:
+            others = [other for other, parser in commands.items() if name in _options(parser)]
             near = nearest(name, known) or f"; there are {', '.join(known)}"
+            if others:
+                near = f", but of topiczoo {others[0]}; put it below [{others[0]}]"
             raise ValueError(f"--config {path!r} has {key!r}, which is no option of topiczoo {command}{near}.")
         found[known[name].dest] = _value(f"--config {path!r}: {key}", value, known[name])
     return found

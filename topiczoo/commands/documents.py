@@ -18,7 +18,7 @@ DEFAULTS: dict[str, Any] = {"min_df": 2, "stop_words": "english"}
 def read_corpus(options: argparse.Namespace, path: str) -> tuple[Any, Any, dict[str, Any]]:
     """Documents to be fitted, their responses or None, and how their words were chosen."""
     given = chosen_words(options)
-    words = given if _is_ldac(options, path) else {**DEFAULTS, **given}
+    words = given if _format(options, path) == "ldac" else {**DEFAULTS, **given}
     corpus, y = _read(options, path, empty="drop", vocabulary=options.vocabulary, **words)
     reasons = {"left out, without a word of the vocabulary": corpus.num_dropped, "unlabelled": _unlabelled(y)}
     print_rows(len(corpus) + corpus.num_dropped, reasons)
@@ -29,7 +29,8 @@ def read_corpus(options: argparse.Namespace, path: str) -> tuple[Any, Any, dict[
 def read_new(options: argparse.Namespace, path: str, fit: Any) -> tuple[Any, Any]:
     """New documents in the words of a fit, and their responses or None."""
     known = fit.info.get("vectoriser", {})
-    if _is_ldac(options, path):
+    format = _format(options, path)
+    if format == "ldac":
         if options.vocabulary is None and fit.info.get("format") != "ldac":
             raise ValueError(f"{path!r} is LDA-C, and the fit was to texts; give its terms by --vocabulary FILE.")
         corpus, y = _read(options, path, empty="keep", vocabulary=options.vocabulary or fit.vocabulary)
@@ -38,7 +39,8 @@ def read_new(options: argparse.Namespace, path: str, fit: Any) -> tuple[Any, Any
         words: dict[str, Any] = {"stop_words": known["stop_words"]} if known.get("stop_words") else {}
         if "ngram_range" in known:
             words["ngram_range"] = tuple(known["ngram_range"])
-        options.text = options.text or fit.info.get("text")
+        if format != "folder":
+            options.text = options.text or fit.info.get("text")
         if options.covariates is None:
             options.covariates = ",".join(map(str, fit.corpus.covariates.columns)) or None
         corpus, y = _read(options, path, empty="keep", vocabulary=fit.vocabulary, **words)
@@ -92,8 +94,6 @@ def print_rows(rows: int, reasons: Mapping[str, Any]) -> None:
 def _read(options: argparse.Namespace, path: str, **settings: Any) -> tuple[Any, Any]:
     from topiczoo import corpora
 
-    if not Path(path).exists():
-        raise FileNotFoundError(f"{path!r} is not there; look at the name and the folder.")
     y, responses = getattr(options, "y", None), getattr(options, "responses", None)
     covariates = [name.strip() for name in options.covariates.split(",")] if options.covariates else None
     options.text = options.text or "text"
@@ -109,10 +109,12 @@ def _read(options: argparse.Namespace, path: str, **settings: Any) -> tuple[Any,
     return data if y or responses else (data, None)
 
 
-def _is_ldac(options: argparse.Namespace, path: str) -> bool:
+def _format(options: argparse.Namespace, path: str) -> str:
     from topiczoo.corpora.tables import format_of
 
-    return format_of(Path(path), options.format) == "ldac" if Path(path).exists() else False
+    if not Path(path).exists():
+        raise FileNotFoundError(f"{path!r} is not there; look at the name and the folder.")
+    return format_of(Path(path), options.format)
 
 
 def _share_or_number(option: str, said: str) -> float | int:

@@ -262,6 +262,7 @@ def _simulate(command: argparse.ArgumentParser) -> None:
     command.add_argument("--documents", type=int, help="how many (100)")
     command.add_argument("--length", type=float, help="expected number of words of each (50)")
     command.add_argument("--terms", type=int, help="size of the vocabulary (200)")
+    command.add_argument("--y", dest="column", default="y", metavar="COLUMN", help="name of the response's column (y)")
     command.add_argument(
         "--like", metavar="DATA", help="documents whose lengths, vocabulary, names and covariates are taken instead"
     )

@@ -65,7 +65,7 @@ def simulate(options: argparse.Namespace) -> int:
     frame = pd.DataFrame({"text": words.to_numpy()}, index=pd.Index(drawn.names, name=options.id or "id"))
     for name, column in drawn.covariates.items():
         frame[name] = column.to_numpy()
-    for name, values in (y if isinstance(y, dict) else {} if y is None else {"y": y}).items():
+    for name, values in (y if isinstance(y, dict) else {} if y is None else {options.column: y}).items():
         for column, part in _columns(name, values):
             frame[column] = part
     corpora.write_csv(frame, options.out)
