@@ -37,7 +37,7 @@ class Lines:
         self.iterable, self.total, self.desc, self.unit, self.stream = iterable, total, desc, unit, stream
         self.n, self.postfix = 0, ""
         self.began = self.last = time.monotonic()
-        self.said = False
+        self.told: int | None = None  # how far it was when it last spoke
 
     def update(self, n: int = 1) -> None:
         self.n += n
@@ -51,9 +51,8 @@ class Lines:
         self.postfix = postfix
 
     def close(self) -> None:
-        if self.said:
+        if self.told not in (None, self.n):
             self._say()
-            self.said = False
 
     def __iter__(self) -> Iterator:
         with self:
@@ -83,7 +82,7 @@ class Lines:
         line += f"; {self.postfix}" if self.postfix else ""
         if self.stream is not None:
             print(line, file=self.stream, flush=True)
-        self.said = True
+        self.told = self.n
 
 
 def _clock(seconds: float) -> str:
