@@ -90,6 +90,7 @@ def test_bytes_without_a_character_in_cp1252_are_latin_1(tmp_path):
         ("text\nsoup, bread, wine\nsoup\nwine; a; b\n", ["text"], ",", "\t"),  # lines, whatever is in them
         ("text,stars\na;b;c,1\nd;e;f,2\n", ["text", "stars"], ",", ","),
         ("body;text, all;stars\na;b;1\n", ["stars"], ",", ";"),
+        ("a, b;text;stars\nc, d;soup;1\n", ["text", "stars"], ",", ";"),  # the header says it, as many cells either way
         ("a,b;c,d\n1,2;3,4\n", ["text"], ",", ","),  # equals: by the ending
         ("a,b;c,d\n1,2;3,4\n", ["text"], ";", ";"),
         ("x;y\n1;2,5\n3;4,5\n", ["text"], ",", ";"),
