@@ -13,7 +13,7 @@ from test_command_line import OWN, made_fit
 from test_commands import Engine, of_numbers, of_slda
 
 from topiczoo import corpora, diagnostics, inference, models
-from topiczoo.command_line import main
+from topiczoo.command_line import RUNS, main
 from topiczoo.commands.arguments import find_story
 
 _, STARS, ASPECTS = corpora.load_reviews(num_documents=80, return_aspects=True)
@@ -300,3 +300,45 @@ def test_documents_are_drawn_from_a_story_and_read_back(tmp_path, capsys):
     ):  # fmt: skip
         assert main(["simulate", "lda", out, *flags]) == 2
         assert words in capsys.readouterr().err
+
+
+def test_a_story_that_does_not_load_says_where_and_one_may_import_from_beside_it(tmp_path, capsys):
+    (tmp_path / "beside.py").write_text("NUMBER = 3\n")
+    (tmp_path / "own.py").write_text("from beside import NUMBER\n" + OWN.replace("num_topics=3", "num_topics=NUMBER"))
+    assert find_story(f"{tmp_path}/own.py:own").__kwdefaults__ == {"num_topics": 3}
+    (tmp_path / "broken.py").write_text("import numpy\n\nx = unheard_of\n")
+    assert main(["check", f"{tmp_path}/broken.py:own"]) == 2
+    assert (
+        "broken.py' stops at line 3 (NameError: name 'unheard_of' is not defined); mend it." in capsys.readouterr().err
+    )
+
+
+def test_warnings_are_notes_of_one_line(tmp_path, capsys, monkeypatch):
+    Engine(monkeypatch, "gibbs", lambda story, corpus, y: made_fit(corpus))
+    (tmp_path / "a.csv").write_text("id,text\nx,soup wine\nx,wine soup\n")
+    assert main(["fit", "lda", f"{tmp_path}/a.csv", f"{tmp_path}/fit.nc", "--id", "id"]) == 0
+    assert capsys.readouterr().err.startswith("topiczoo fit: note: names holds duplicates (x): give each document a")
+
+
+def test_results_in_a_pipe_have_no_sentences_among_them(tmp_path, capsys, monkeypatch):
+    corpus = corpora.Corpus.from_texts(["soup bread", "bread soup soup", "wine"])
+    saved = str(
+        fit_of(models.lda, {"beta": np.full((1, 2, 2, 3), 1 / 3)}, corpus, num_topics=2).save(tmp_path / "fit.nc")
+    )
+    (tmp_path / "new.csv").write_text("text\nsoup\n")
+    monkeypatch.setattr(inference.Fit, "predict", of_numbers)
+    assert main(["predict", saved, f"{tmp_path}/new.csv", "/dev/null"]) == 0
+    assert main(["topics", saved, "--out", "/dev/null"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == "" and "1 predictions written" in printed.err and "2 topics written" in printed.err
+
+
+def test_a_reader_that_has_gone_ends_it_quietly(tmp_path, monkeypatch, capsys):
+    def gone(options):
+        raise BrokenPipeError
+
+    monkeypatch.setitem(RUNS, "models", gone)
+    with (tmp_path / "out").open("w") as stream:
+        monkeypatch.setattr("sys.stdout", stream)
+        assert main(["models"]) == 141
+    assert capsys.readouterr().err == ""

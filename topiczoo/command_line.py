@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import warnings
 from pathlib import Path
 
 from . import __version__
@@ -29,7 +30,11 @@ def main(arguments: list[str] | None = None) -> int:
         if getattr(options, "config", None):
             configure(options.config, options.command, commands)
             options = parser.parse_args(arguments, argparse.Namespace(kept=None))
-        return options.run(options)
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: _note(options.command, str(message))
+            status = options.run(options)
+        sys.stdout.flush()
+        return status
     except KeyboardInterrupt:
         sentence = options.kept or "nothing was kept; give the command again to start over."
         print(f"topiczoo {options.command}: interrupted; {sentence}", file=sys.stderr)
@@ -40,6 +45,10 @@ def main(arguments: list[str] | None = None) -> int:
     except MISTAKES as error:
         print(f"topiczoo {options.command}: {_sentence(error)}", file=sys.stderr)
         return 2
+
+
+def _note(command: str, warning: str) -> None:
+    print(f"topiczoo {command}: note: {' '.join(warning.split())}", file=sys.stderr)
 
 
 def _sentence(error: Exception) -> str:

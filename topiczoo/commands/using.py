@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from .arguments import check_output, find_story
+from .arguments import aside, check_output, find_story
 from .documents import read_new
 from .printing import leading_of_classes, print_classes, print_topics
 
@@ -32,7 +32,8 @@ def predict(options: argparse.Namespace) -> int:
         raise ValueError(
             f"the fit has several responses ({', '.join(fit.response.parts)}); predict them in Python, by fit.predict."
         )
-    corpus, _ = read_new(options, options.data, fit)
+    with aside(options.out):
+        corpus, _ = read_new(options, options.data, fit)
     prediction = fit.predict(corpus, seed=options.seed, progress_bar=True)
     frame = prediction.frame(options.interval)
     if "standardised" in fit.info:
@@ -41,7 +42,8 @@ def predict(options: argparse.Namespace) -> int:
     if options.id:
         frame = frame.rename_axis(options.id)  # so that it can be joined to the file it came from
     corpora.write_csv(frame, options.out, raw=options.raw)
-    print(f"{len(frame)} predictions written to {options.out}")
+    with aside(options.out):
+        print(f"{len(frame)} predictions written to {options.out}")
     return 0
 
 
@@ -84,5 +86,6 @@ def topics(options: argparse.Namespace) -> int:
     )
     corpora.write_csv(table.set_index(table.columns[0]), options.out)
     what = "topics" if fit.has_topics else "classes"
-    print(f"{table[what[:-1] if fit.has_topics else 'label'].nunique()} {what} written to {options.out}")
+    with aside(options.out):
+        print(f"{table['topic' if fit.has_topics else 'label'].nunique()} {what} written to {options.out}")
     return 0
