@@ -10,6 +10,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO
 
+REPLACED = "\N{REPLACEMENT CHARACTER}"
+DAMAGED = 20  # times as many characters as places that are none: then it is UTF-8 all the same
+_BEYOND_ASCII = bytes(range(128, 256))
 HEAD = 1 << 18  # bytes that are looked at where the whole would take long
 DELIMITERS = (",", ";", "\t", "|")
 _BINARY = {
@@ -54,9 +57,10 @@ def check_encoding(name: str) -> str:
 
 
 def encoding_of(path: Path) -> str:
-    """The encoding of a text file: by its mark, else UTF-16 by its zeros, else UTF-8 if all of it is, else cp1252.
+    """The encoding of a text file: by its mark, else UTF-16 by its zeros, else UTF-8, else cp1252.
 
-    Bytes that cp1252 has no character for make it latin-1, which has one for every byte. What is no text is refused.
+    UTF-8 may be damaged here and there, as by cutting texts at so many bytes. Bytes that cp1252 has no character for make it
+    latin-1, which has one for every byte. What is no text is refused.
     """
     head = head_of(path)
     for mark, name in _MARKS.items():
@@ -74,9 +78,23 @@ def encoding_of(path: Path) -> str:
         return likely
     if len(head.translate(None, _CONTROL)) < 0.98 * len(head):
         raise ValueError(f"path {str(path)!r} is a binary file, no text: export it as CSV or another text")
-    if _decodes(path, "utf-8"):
+    good, bad = _characters(path)
+    if good >= DAMAGED * bad:
         return "utf-8"
     return "cp1252" if _decodes(path, "cp1252") else "latin-1"
+
+
+def _characters(path: Path) -> tuple[int, int]:
+    """How many characters beyond ASCII a file has in UTF-8, and how many places that are none."""
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    good = bad = 0
+    with opened(path) as file:
+        while block := file.read(1 << 22):
+            if not block.isascii() or decoder.getstate()[0]:
+                text = decoder.decode(block)
+                broken = text.count(REPLACED)
+                good, bad = good + len(text) - len(block.translate(None, _BEYOND_ASCII)) - broken, bad + broken
+    return good, bad + len(decoder.decode(b"", final=True))
 
 
 def _decodes(path: Path, encoding: str) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from .checks import first_few
-from .guessing import check_encoding, delimiter_of, encoding_of, opened
+from .guessing import REPLACED, check_encoding, delimiter_of, encoding_of, opened
 
 MISSING = ["", "NA", "N/A", "NaN", "nan", "null"]
 ENDINGS = {
@@ -66,6 +66,8 @@ def format_of(path: Path, said: str | None) -> str:
     for ending, name in ENDINGS.items():
         if path.name.lower().endswith(ending):
             return name
+    if path.suffix.lower() in (".xlsx", ".xls", ".ods"):
+        raise ValueError(f"path {str(path)!r} is a spreadsheet: save it as CSV")
     raise ValueError(
         f"path {str(path)!r} ends in none of {' '.join(ENDINGS)}: rename or convert it, or say its format, one of "
         f"{', '.join(FORMATS)}"
@@ -98,6 +100,7 @@ def read_separated(
                 file,
                 sep=divided,
                 encoding=chosen,
+                encoding_errors="strict" if encoding else "replace",
                 dtype=dict.fromkeys(columns.as_they_stand, str),
                 keep_default_na=False,
                 na_values=dict.fromkeys(columns.values, MISSING),
@@ -110,6 +113,8 @@ def read_separated(
         ) from None
     except ValueError as error:
         raise ValueError(f"path {str(path)!r} is not a readable table ({_short(error)}): mend the file") from None
+    if encoding is None and columns.text in frame:
+        guessed += _damage(frame[columns.text])
     with_commas = _decimal_commas(frame, columns.values) if divided != "," else []
     if with_commas:
         guessed.append(f"decimal commas in {first_few(map(repr, with_commas))}")
@@ -122,7 +127,9 @@ def read_json_lines(path: Path, columns: Columns, encoding: str | None) -> tuple
     rows = []
     try:
         with opened(path) as file:
-            for number, line in enumerate(io.TextIOWrapper(file, chosen, newline="\n"), start=1):
+            for number, line in enumerate(
+                io.TextIOWrapper(file, chosen, "strict" if encoding else "replace", newline="\n"), start=1
+            ):
                 if not line.strip():
                     continue
                 try:
@@ -179,7 +186,7 @@ def read_folder(path: Path, encoding: str | None) -> tuple[pd.DataFrame, str | N
         chosen = encoding_of(file) if encoding is None else check_encoding(encoding)
         encodings[chosen] = encodings.get(chosen, 0) + 1
         try:
-            text = file.read_text(encoding=chosen)
+            text = file.read_text(encoding=chosen, errors="strict" if encoding else "replace")
         except UnicodeError as error:
             raise ValueError(f"{str(file)!r} is no text in encoding {chosen} ({_short(error)}): give another") from None
         below = file.relative_to(path)
@@ -207,6 +214,12 @@ def _plain(frame: pd.DataFrame, columns: Columns) -> pd.DataFrame:
             if kinds <= {int, float, bool}:
                 frame[column] = pd.to_numeric(frame[column])
     return frame
+
+
+def _damage(texts: pd.Series) -> list[str]:
+    """How many texts hold bytes that are no characters."""
+    damaged = int(texts.str.contains(REPLACED, regex=False).sum())
+    return [f"{damaged} texts with bytes that are no characters"] if damaged else []
 
 
 def _nothing(cell: object) -> bool:

@@ -84,6 +84,22 @@ def test_bytes_without_a_character_in_cp1252_are_latin_1(tmp_path):
     assert encoding_of(tmp_path / "a.txt") == "utf-8"
 
 
+def test_utf_8_that_is_damaged_here_and_there_is_utf_8(tmp_path):
+    """As texts are that were cut at so many bytes; most accents must not become two characters for it."""
+    rows = ["text", *["très bon" for _ in range(100)]]
+    path, told = tmp_path / "a.csv", []
+    path.write_bytes("\n".join(rows).encode() + b"\nbon caf\xc3\nwine\n")
+    corpus = corpora.read(path, tell=told.append)
+    assert corpus.vocabulary.tolist() == ["bon", "caf", "très", "wine"]
+    assert "encoding utf-8, 1 texts with bytes that are no characters (guessed)" in told[0]
+    path.write_bytes(b"text\n" + "très bon\n".encode() * 3 + "très bon\n".encode("cp1252") * 3)
+    assert encoding_of(path) == "cp1252"
+    path.write_bytes(b"a" * (1 << 22) + "é".encode() + b"a" * (1 << 22))  # a character on the border of two blocks
+    assert encoding_of(path) == "utf-8"
+    path.write_bytes(b"a" * ((1 << 22) - 1) + "é".encode() + b"a")
+    assert encoding_of(path) == "utf-8"
+
+
 @pytest.mark.parametrize(
     ("text", "wanted", "first", "delimiter"),
     [
@@ -212,6 +228,7 @@ def test_the_format_is_by_the_ending_or_as_said(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "options", "words"),
     [
+        ("a.xlsx", b"PK\x03\x04rest", {}, "a.xlsx' is a spreadsheet: save it as CSV"),
         ("a.csv", b"PK\x03\x04rest", {}, "is a zip archive or a workbook, no text: export it as CSV"),
         ("a.csv", bytes(range(256)) * 9, {}, "is a binary file, no text"),
         ("a.csv", b"text\n" + b"\x01\x02" * 99, {}, "is a binary file, no text"),

@@ -6,6 +6,7 @@ import itertools
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -85,6 +86,14 @@ def test_every_command_has_an_example_of_itself():
         "demo", "models", "simulate", "fit", "compare", "topics", "predict", "report", "check",
     }  # fmt: skip
     assert all(shlex.split(line)[1] == name for name, line in examples().items())
+
+
+def test_help_waits_for_nothing_that_is_slow(tmp_path):
+    slow = ["jax", "numpyro", "pandas", "scipy", "sklearn", "matplotlib", "tqdm"]
+    code = "import sys\nfrom topiczoo.command_line import main\ntry:\n    main(['fit', '--help'])\nexcept SystemExit:\n    "
+    code += f"print([name for name in {slow} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 @pytest.mark.parametrize("line", [*"".join(blocks("sh")).splitlines(), *examples().values()])

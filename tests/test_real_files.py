@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from argparse import Namespace
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from test_commands import Engine, of_numbers, of_slda
 
 from topiczoo import corpora, diagnostics, inference, models
 from topiczoo.command_line import RUNS, main
+from topiczoo.commands import stories
 from topiczoo.commands.arguments import find_story
 
 _, STARS, ASPECTS = corpora.load_reviews(num_documents=80, return_aspects=True)
@@ -132,7 +134,7 @@ def test_ldac_from_fit_to_predictions(tmp_path, capsys, monkeypatch):
     assert "is LDA-C, and the fit was to texts; give its terms by --vocabulary FILE." in capsys.readouterr().err
 
 
-def test_words_of_new_documents_are_cut_as_those_of_the_fit(tmp_path, monkeypatch):
+def test_words_of_new_documents_are_cut_as_those_of_the_fit(tmp_path, capsys, monkeypatch):
     """Pairs of words are formed after stop words are left out, for the fit and for predictions."""
     texts = ["good the soup", "Good soup wine", "wine good", "wine soup"]
     pd.DataFrame({"text": texts}).to_csv(tmp_path / "texts.csv", index=False)
@@ -149,8 +151,11 @@ def test_words_of_new_documents_are_cut_as_those_of_the_fit(tmp_path, monkeypatc
     monkeypatch.setattr(
         inference.Fit, "predict", lambda fit, corpus, **_: seen.append(corpus) or of_numbers(fit, corpus)
     )
-    assert main(["predict", fit, data, f"{tmp_path}/out.csv"]) == 0
+    predict = ["predict", fit, data, f"{tmp_path}/out.csv"]
+    assert main(predict) == 0
     assert seen[0].counts.toarray().ravel().tolist() == [1, 1, 0, 0]
+    assert main([*predict, "--vocabulary", f"{tmp_path}/stop.txt", "--force"]) == 2
+    assert "texts are counted in those of the fit: leave it out." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -288,6 +293,11 @@ def test_documents_are_drawn_from_a_story_and_read_back(tmp_path, capsys):
     again, _ = inference.simulate("lda", corpus, seed=3, num_topics=2)
     other, _ = inference.simulate("lda", corpus, seed=4, num_topics=2)
     assert (drawn.counts != again.counts).nnz == 0 and (drawn.counts != other.counts).nnz > 0
+    words = corpora.read(out, names="id", vocabulary=[f"term{i:02d}" for i in range(40)])
+    placeholder = stories._placeholder(Namespace(seed=1, documents=20, length=30.0, terms=40))
+    drawn, y = inference.simulate(find_story(f"{tmp_path}/own.py:own"), placeholder, seed=1, num_topics=2)
+    assert (drawn.counts != words.counts).nnz == 0  # each text with its own response
+    np.testing.assert_allclose(y, pd.read_csv(out)["stars"], rtol=1e-5)
     data = awkward(tmp_path / "reviews.csv", rows=10, **AWKWARD["latin"])
     like = ["--like", data, *COLUMNS, "--min-df", "1", "--set", "num_topics=2", "--force"]
     assert main(["simulate", "lda", out, *like]) == 0

@@ -36,6 +36,10 @@ def read_new(options: argparse.Namespace, path: str, fit: Any) -> tuple[Any, Any
         corpus, y = _read(options, path, empty="keep", vocabulary=options.vocabulary or fit.vocabulary)
         corpus = corpus.with_vocabulary(fit.vocabulary)
     else:
+        if options.vocabulary is not None:
+            raise ValueError(
+                "--vocabulary names the terms of LDA-C; texts are counted in those of the fit: leave it out."
+            )
         words: dict[str, Any] = {"stop_words": known["stop_words"]} if known.get("stop_words") else {}
         if "ngram_range" in known:
             words["ngram_range"] = tuple(known["ngram_range"])

@@ -58,15 +58,16 @@ def _config(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _reading(command: argparse.ArgumentParser, *, of: str = "DATA") -> None:
+def _reading(command: argparse.ArgumentParser, *, of: str = "DATA", fitted: bool = False) -> None:
     group = command.add_argument_group(f"how {of} is read")
-    group.add_argument("--text", metavar="COLUMN", help="column of texts (text, or that of the fit)")
+    group.add_argument("--text", metavar="COLUMN", help=f"column of texts ({'that of the fit' if fitted else 'text'})")
     group.add_argument("--id", metavar="COLUMN", help="column of names of documents, carried into predictions")
     group.add_argument("--covariates", metavar="A,B", help="columns that the story reads as corpus.covariates")
     group.add_argument("--format", choices=FORMATS, help="how it is written (by the ending of its name)")
     group.add_argument("--delimiter", metavar="CHARACTER", help="between the cells of a row, or 'tab' (guessed)")
     group.add_argument("--encoding", metavar="NAME", help="utf-8, utf-16, cp1252, ... (guessed)")
-    group.add_argument("--vocabulary", metavar="FILE", help="a term a line: LDA-C's terms, or the only ones to count")
+    terms = "LDA-C's terms" if fitted else "LDA-C's terms, or the only ones to count"
+    group.add_argument("--vocabulary", metavar="FILE", help=f"a term a line: {terms}")
 
 
 def _response(command: argparse.ArgumentParser, *, of: str = "DATA") -> None:
@@ -166,7 +167,7 @@ def _predict(command: argparse.ArgumentParser) -> None:
     )
     _seed(command)
     _writing(command)
-    _reading(command)
+    _reading(command, fitted=True)
 
 
 def _report(command: argparse.ArgumentParser) -> None:
@@ -183,7 +184,7 @@ def _report(command: argparse.ArgumentParser) -> None:
     _seed(command)
     _writing(command)
     _response(command, of="the held-out documents, in their own units")
-    _reading(command, of="the held-out file")
+    _reading(command, of="the held-out file", fitted=True)
 
 
 def _topics(command: argparse.ArgumentParser) -> None:
