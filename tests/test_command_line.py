@@ -109,9 +109,10 @@ def test_version_and_where_results_go(capsys):
 
 @pytest.fixture
 def saved(folder):
-    """A fit of two topics, made by hand."""
+    """A fit of two topics and a response, made by hand."""
     corpus = corpora.Corpus.from_texts(["soup bread", "bread soup soup", "wine"])
-    return fit_of(models.lda, {"beta": np.full((1, 2, 2, 3), 1 / 3)}, corpus, num_topics=2).save(folder / "made.nc")
+    draws = {"beta": np.full((1, 2, 2, 3), 1 / 3), "eta": np.zeros((1, 2, 2)), "sigma": np.ones((1, 2))}
+    return fit_of(models.slda, draws, corpus, np.arange(3.0), num_topics=2).save(folder / "made.nc")
 
 
 WRITING = {

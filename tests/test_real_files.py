@@ -148,9 +148,12 @@ def test_words_of_new_documents_are_cut_as_those_of_the_fit(tmp_path, capsys, mo
     told = inference.load(fit).info["vectoriser"]
     assert told == {"min_df": 2, "stop_words": ["don", "the"], "max_df": 0.7, "ngram_range": [1, 2]}
     seen = []
-    monkeypatch.setattr(
-        inference.Fit, "predict", lambda fit, corpus, **_: seen.append(corpus) or of_numbers(fit, corpus)
-    )
+
+    def noted(fit, corpus, **options):
+        seen.append(corpus)
+        return np.full((len(corpus), 2), 0.5)
+
+    monkeypatch.setattr(inference.Fit, "transform", noted)
     predict = ["predict", fit, data, f"{tmp_path}/out.csv"]
     assert main(predict) == 0
     assert seen[0].counts.toarray().ravel().tolist() == [1, 1, 0, 0]
@@ -352,3 +355,14 @@ def test_a_reader_that_has_gone_ends_it_quietly(tmp_path, monkeypatch, capsys):
         monkeypatch.setattr("sys.stdout", stream)
         assert main(["models"]) == 141
     assert capsys.readouterr().err == ""
+
+
+def test_without_a_response_topic_proportions_are_predicted(tmp_path, monkeypatch):
+    Engine(monkeypatch, "gibbs", lambda story, corpus, y: made_fit(corpus))
+    (tmp_path / "a.csv").write_text("id,text\nx,soup wine\ny,wine soup\nz,\n")
+    assert main(["fit", "lda", f"{tmp_path}/a.csv", f"{tmp_path}/fit.nc"]) == 0
+    monkeypatch.setattr(
+        inference.Fit, "transform", lambda fit, corpus, **_: np.array([[1, 0], [0.25, 0.75], [0.5, 0.5]])
+    )
+    assert main(["predict", f"{tmp_path}/fit.nc", f"{tmp_path}/a.csv", f"{tmp_path}/out.csv", "--id", "id"]) == 0
+    assert (tmp_path / "out.csv").read_text() == "id,topic 0,topic 1\nx,1.0,0.0\ny,0.25,0.75\nz,0.5,0.5\n"

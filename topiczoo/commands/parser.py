@@ -154,7 +154,7 @@ def _predict(command: argparse.ArgumentParser) -> None:
     """Predict the responses of new documents.
 
     Writes a CSV file with a row a document: its name, the mean of its response with an interval, or its class with
-    probabilities. Words are counted as they were for the fit.
+    probabilities; where the story has no response, its topic proportions. Words are counted as they were for the fit.
 
     topiczoo predict fit.nc new.csv predictions.csv --id id --interval 0.8
     """

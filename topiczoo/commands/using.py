@@ -34,8 +34,11 @@ def predict(options: argparse.Namespace) -> int:
         )
     with aside(options.out):
         corpus, _ = read_new(options, options.data, fit)
-    prediction = fit.predict(corpus, seed=options.seed, progress_bar=True)
-    frame = prediction.frame(options.interval)
+    if not fit.response.parts:
+        frame = proportions(fit, corpus, options.seed)
+    else:
+        prediction = fit.predict(corpus, seed=options.seed, progress_bar=True)
+        frame = prediction.frame(options.interval)
     if "standardised" in fit.info:
         shift, scale = fit.info["standardised"]
         frame = frame * scale + shift
@@ -45,6 +48,15 @@ def predict(options: argparse.Namespace) -> int:
     with aside(options.out):
         print(f"{len(frame)} predictions written to {options.out}")
     return 0
+
+
+def proportions(fit: Any, corpus: Any, seed: int) -> Any:
+    """Expected topic proportions of new documents, by the first chain, where there is no response to predict."""
+    import pandas as pd
+
+    shares = fit.transform(corpus, seed=seed, progress_bar=True)
+    columns = [f"topic {number}" for number in range(shares.shape[1])]
+    return pd.DataFrame(shares, pd.Index(corpus.names, name="document"), columns)
 
 
 def report(options: argparse.Namespace) -> int:
