@@ -4,8 +4,9 @@ if not __name__.startswith("topiczoo."):
     raise ImportError(f"Import topiczoo.{__name__}; plain {__name__} would be a second copy of it.")
 
 from .corpus import Corpus
-from .readers import read_csv, read_ldac
+from .ldac import read_ldac
+from .readers import read, read_csv
 from .reviews import load_reviews
 from .writers import write_csv
 
-__all__ = ["Corpus", "load_reviews", "read_csv", "read_ldac", "write_csv"]
+__all__ = ["Corpus", "load_reviews", "read", "read_csv", "read_ldac", "write_csv"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import warnings
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
@@ -18,9 +19,20 @@ def require_columns(frame: pd.DataFrame, **wanted: Sequence[str]) -> None:
     for argument, columns in wanted.items():
         for column in columns:
             if column not in frame.columns:
+                names = [str(name) for name in frame.columns]
+                near = nearest(column, names)
+                shown = [name if len(name) <= 40 else f"{name[:40]}..." for name in names]
                 raise ValueError(
-                    f"{argument} asks for column {column!r}, which is not there: the columns are {list(frame.columns)}"
+                    f"{argument} asks for column {column!r}, which is not there{near}: the columns are {shown[:30]}"
+                    + (f" and {len(shown) - 30} more" if len(shown) > 30 else "")
                 )
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """ ", the nearest is ..." of the known name that is most like one that is not known; nothing where none is."""
+    folded = {other.strip().casefold(): other for other in reversed(list(known))}
+    found = difflib.get_close_matches(name.strip().casefold(), folded, 1, cutoff=0.6)
+    return f", the nearest is {folded[found[0]]!r}" if found else ""
 
 
 def canonical_counts(counts: Any) -> sparse.csr_array:

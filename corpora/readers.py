@@ -1,24 +1,96 @@
-"""Corpora from files: tables with a text column, and the sparse counts of Blei's LDA-C."""
+"""Corpora from files: `read` finds out how they are written, `read_csv` reads tables of text alone."""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
-import pandas as pd
 
-from .checks import check_list, require_columns
+from .checks import require_columns
 from .corpus import Corpus
-
-_MISSING = ["", "NA", "N/A", "NaN", "nan", "null"]
-_SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
-_PAIR = re.compile(r"(\d+):(\d+)", re.ASCII)
+from .ldac import as_responses, existing_file, lines_of, read_ldac, read_values
+from .tables import (
+    CALLED,
+    ENDINGS,
+    Columns,
+    format_of,
+    read_folder,
+    read_json_lines,
+    read_parquet,
+    read_separated,
+)
 
 PathLike = str | os.PathLike[str]
+Tell = Callable[[str], Any]
+
+
+def read(
+    path: PathLike,
+    text: str = "text",
+    *,
+    y: str | None = None,
+    names: str | None = None,
+    covariates: Sequence[str] | None = None,
+    format: str | None = None,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    vocabulary: PathLike | Iterable[str] | None = None,
+    responses: PathLike | None = None,
+    empty: str = "error",
+    tell: Tell | None = None,
+    **vectorizer_options: Any,
+) -> Corpus | tuple[Corpus, np.ndarray]:
+    """Read documents from a file or a folder, by the ending of its name or by `format`.
+
+    ==================================  ==============================================================================
+    csv (.csv .csv.gz), tsv (.tsv ...)  a row a document; delimiter and encoding are guessed where they are not given
+    parquet (.parquet .pq)              the same, where pyarrow is installed
+    jsonl (.jsonl .ndjson .jsonl.gz)    a JSON object a line
+    ldac (.dat .ldac)                   Blei's LDA-C, counts without texts; `vocabulary` and `responses` are its files
+    folder                              a text file a document; its columns are id, text and folder, and ids are names
+    ==================================  ==============================================================================
+
+    Parameters
+    ----------
+    text, y, names, covariates : columns, as in `read_csv`.
+    format, delimiter, encoding : as said above; each is found out where it is not given.
+    vocabulary : a file with one term a line, or the terms: the only ones to count, or those that LDA-C numbers.
+    responses : for LDA-C, a file with one response a line, blank where there is none.
+    empty : as in `Corpus.from_counts`.
+    tell : called with a sentence on what was guessed, such as `print`.
+
+    Returns
+    -------
+    The corpus, or with `y` or `responses` the pair of corpus and responses, as `read_csv` gives them.
+    """
+    place = Path(path)
+    if not place.exists():
+        raise FileNotFoundError(f"path {str(path)!r} is not there: check the name and the folder")
+    kind = format_of(place, format)
+    for argument, value, use in (("delimiter", delimiter, ("csv", "tsv")), ("responses", responses, ("ldac",))):
+        if value is not None and kind not in use:
+            raise ValueError(f"{argument} is {str(value)!r}, and path {str(path)!r} is {CALLED[kind]}: leave it out")
+    if kind == "ldac":
+        if given := [name for name, value in (("y", y), ("names", names), ("covariates", covariates)) if value]:
+            raise ValueError(f"{given[0]} names a column, and path {str(path)!r} is LDA-C without any: leave it out")
+        if vectorizer_options:
+            name = next(iter(vectorizer_options))
+            raise ValueError(f"{name} chooses words of texts, and path {str(path)!r} is LDA-C, counted already")
+        corpus = read_ldac(path, vocabulary, empty=empty, encoding=encoding)
+        if responses is None:
+            return corpus
+        values = read_values(responses, len(corpus) + corpus.num_dropped, encoding)
+        return corpus, values[corpus.source_rows]
+    if isinstance(vocabulary, str | os.PathLike):
+        vocabulary = [term for term in lines_of(vocabulary, "vocabulary", encoding) if term]
+    if kind == "folder":
+        names = "id" if names is None else names
+    columns = Columns(text, y, names, _listed(covariates))
+    options = {"vocabulary": vocabulary, "empty": empty, **vectorizer_options}
+    return _from_table(place, kind, columns, delimiter, encoding, tell, options)
 
 
 @overload
@@ -29,6 +101,8 @@ def read_csv(
     y: None = None,
     names: str | None = None,
     covariates: Sequence[str] | None = None,
+    delimiter: str | None = None,
+    encoding: str | None = None,
     empty: str = "error",
     **vectorizer_options: Any,
 ) -> Corpus: ...
@@ -42,6 +116,8 @@ def read_csv(
     y: str,
     names: str | None = None,
     covariates: Sequence[str] | None = None,
+    delimiter: str | None = None,
+    encoding: str | None = None,
     empty: str = "error",
     **vectorizer_options: Any,
 ) -> tuple[Corpus, np.ndarray]: ...
@@ -54,6 +130,8 @@ def read_csv(
     y: str | None = None,
     names: str | None = None,
     covariates: Sequence[str] | None = None,
+    delimiter: str | None = None,
+    encoding: str | None = None,
     empty: str = "error",
     **vectorizer_options: Any,
 ) -> Corpus | tuple[Corpus, np.ndarray]:
@@ -66,6 +144,7 @@ def read_csv(
     ----------
     text, names, covariates : columns, as in `Corpus.from_frame`; the options go to the vectoriser.
     y : the column of responses, if there is one.
+    delimiter, encoding : guessed where they are not given. Where the delimiter is no comma, numbers may have decimal commas.
 
     Returns
     -------
@@ -73,87 +152,41 @@ def read_csv(
     responses are floats in which NaN marks an unlabelled document; any others are an array of strings, or, where some
     are blank, of objects in which None marks an unlabelled document.
     """
-    file = _existing_file(path, "path")
-    endings = [ending for ending in _SEPARATORS if file.name.lower().endswith(ending)]
-    if not endings:
-        raise ValueError(f"path {str(path)!r} does not end in {' or '.join(_SEPARATORS)}: convert or rename it")
-    try:
-        frame = pd.read_csv(
-            file,
-            sep=_SEPARATORS[endings[0]],
-            dtype={column: str for column in (text, names) if column is not None},
-            keep_default_na=False,
-            na_values={column: _MISSING for column in (y, *(covariates or ())) if column is not None},
-        )
-        if not isinstance(frame.index, pd.RangeIndex):
-            raise ValueError("its rows have more cells than its header")
-    except ValueError as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(f"path {str(path)!r} is not a readable table ({reason}): mend the file") from None
-    require_columns(frame, text=[text], y=[] if y is None else [y])
+    file = existing_file(path, "path")
+    endings = [ending for ending, kind in ENDINGS.items() if kind in ("csv", "tsv")]
+    if not file.name.lower().endswith(tuple(endings)):
+        raise ValueError(f"path {str(path)!r} does not end in {' or '.join(endings)}: convert or rename it")
+    columns = Columns(text, y, names, _listed(covariates))
+    options = {"empty": empty, **vectorizer_options}
+    return _from_table(file, format_of(file, None), columns, delimiter, encoding, None, options)
+
+
+def _listed(covariates: Sequence[str] | None) -> Sequence[str]:
+    if isinstance(covariates, str):
+        raise TypeError(f"covariates is the bare string {covariates!r}: give a list, [{covariates!r}]")
+    return list(covariates or [])
+
+
+def _from_table(
+    path: Path, kind: str, columns: Columns, delimiter: str | None, encoding: str | None, tell: Tell | None, options: dict
+) -> Corpus | tuple[Corpus, np.ndarray]:  # fmt: skip
+    if kind == "folder":
+        frame, guessed = read_folder(path, encoding)
+    elif kind == "parquet":
+        frame, guessed = read_parquet(path, columns)
+    elif kind == "jsonl":
+        frame, guessed = read_json_lines(path, columns, encoding)
+    else:
+        frame, guessed = read_separated(path, columns, delimiter, encoding, "\t" if kind == "tsv" else ",")
+    require_columns(
+        frame, text=[columns.text], y=[] if columns.y is None else [columns.y],
+        names=[] if columns.names is None else [columns.names], covariates=columns.covariates,
+    )  # fmt: skip
     if frame.empty:
         raise ValueError(f"path {str(path)!r} holds a header and no rows: give at least one document")
-    corpus = Corpus.from_frame(frame, text, names=names, covariates=covariates, empty=empty, **vectorizer_options)
-    return corpus if y is None else (corpus, _responses(frame[y])[corpus.source_rows])
-
-
-def read_ldac(path: PathLike, vocabulary: PathLike | Iterable[str] | None = None, *, empty: str = "error") -> Corpus:
-    """Read Blei's LDA-C format: one document a line, `M term:count term:count ...` with M pairs.
-
-    Parameters
-    ----------
-    vocabulary : a file with one term a line, or the terms themselves; by default "0", "1", ...
-    empty : as in `Corpus.from_counts`; in this format an empty document is the line "0".
-    """
-    file = _existing_file(path, "path")
-    terms: list[str] | None = None
-    if isinstance(vocabulary, str | os.PathLike):
-        terms = _existing_file(vocabulary, "vocabulary").read_text(encoding="utf-8").splitlines()
-    elif vocabulary is not None:
-        terms = check_list(vocabulary, "vocabulary", "a list of terms or a file with one a line")
-    bags = []
-    for number, line in enumerate(file.read_text(encoding="utf-8").rstrip().splitlines(), start=1):
-        try:
-            bags.append(_ldac_pairs(line, None if terms is None else len(terms)))
-        except ValueError as error:
-            raise ValueError(f"{file}, line {number}: {error}") from None
-    if not bags:
-        raise ValueError(f"path {str(path)!r} is an empty file: it holds no documents")
-    return Corpus.from_bags(bags, terms, empty=empty)
-
-
-def _existing_file(path: PathLike, argument: str) -> Path:
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"{argument} {str(path)!r} is not a file: check the name and the folder")
-    return Path(path)
-
-
-def _responses(column: pd.Series) -> np.ndarray:
-    if pd.api.types.is_numeric_dtype(column):
-        return column.to_numpy(dtype=float)
-    blank = column.isna().to_numpy()
-    if not blank.any():
-        return column.to_numpy().astype(np.str_)
-    labels = np.full(len(column), None, object)
-    labels[~blank] = column[~blank].astype(str)
-    return labels
-
-
-def _ldac_pairs(line: str, num_terms: int | None) -> list[tuple[int, int]]:
-    """The `(term, count)` pairs of one line; what is wrong with a malformed one is the error's text."""
-    fields = line.split()
-    if not fields or not fields[0].isdecimal():
-        shown = repr(fields[0]) if fields else "a blank line"
-        raise ValueError(f"starts with {shown}, not with its number of pairs (0 for an empty document)")
-    pairs = []
-    for field in fields[1:]:
-        match = _PAIR.fullmatch(field)
-        if match is None:
-            raise ValueError(f"{field!r} is not a pair term:count of whole numbers from 0, such as 17:2")
-        term, count = int(match[1]), int(match[2])
-        if num_terms is not None and term >= num_terms:
-            raise ValueError(f"term {term} lies outside the vocabulary of {num_terms} terms, numbered from 0")
-        pairs.append((term, count))
-    if len(pairs) != int(fields[0]):
-        raise ValueError(f"announces {fields[0]} pairs but holds {len(pairs)}: the line is truncated or damaged")
-    return pairs
+    if guessed and tell is not None:
+        tell(f"{path}: {CALLED[kind]}, {guessed} (guessed)")
+    corpus = Corpus.from_frame(
+        frame, columns.text, names=columns.names, covariates=list(columns.covariates), **options
+    )  # fmt: skip
+    return corpus if columns.y is None else (corpus, as_responses(frame[columns.y])[corpus.source_rows])

@@ -39,6 +39,7 @@ from .story.classes import labels_of
 from .story.reader import bind
 from .story.response import Response
 from .story.tracing import Story, run, traced
+from .story.validation import check_corpus, check_seed
 
 ENGINES = ("gibbs", "nuts", "svi")
 
@@ -51,50 +52,17 @@ class Simulated(NamedTuple):
     y: Any
 
 
-class Trials:
-    """A story on corpora of one shape.
+class Simulation:
+    """A story drawn on documents of the lengths, covariates and number of terms of a corpus; its words are not used."""
 
-    Parameters
-    ----------
-    story, arguments
-        The story and its keyword arguments.
-    corpus
-        Its document lengths, number of terms and covariates are used; its words are not.
-    engine
-        ``"gibbs"``, ``"nuts"`` or ``"svi"``.
-    collapse
-        As in ``gibbs``.
-    step_size
-        Of NUTS before it adapts; without warm-up, as in Geweke's test, for good.
-    """
-
-    def __init__(
-        self, story: str | Callable, corpus: Corpus, *, engine: str = "gibbs", collapse: str = "proportions",
-        step_size: float = 0.5, num_steps: int = 2000, **arguments: Any,
-    ) -> None:  # fmt: skip
-        if engine not in ENGINES:
-            raise ValueError(f"engine is {engine!r}; give one of {', '.join(map(repr, ENGINES))}.")
-        self.story, self.engine = Story(as_story(story), arguments, masked=False), engine
+    def __init__(self, story: str | Callable, corpus: Corpus, arguments: dict[str, Any]) -> None:
+        self.story = Story(as_story(story), arguments, masked=False)
         self.lengths, self.num_terms = corpus.lengths, corpus.num_terms
         self.num_tokens = int(self.lengths.sum())
         self.document = np.repeat(np.arange(len(corpus)), self.lengths).astype(np.int32)
         self.layout = documents(corpus, batches=True)
         self.positions = self.layout.laid_out.positions()
         self.responses = self._find_responses(corpus)
-        first = jax.jit(self.simulate)(jax.random.key(0))
-        y = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), first.y)
-        parts = {"y": y} if isinstance(y, np.ndarray) else y or {}
-        self.graph = bind(self.story, self.corpus(first.terms, corpus), Response(parts, isinstance(y, dict)))
-        if engine == "gibbs":
-            self.kernel: Any = choose_blocks(self.graph, collapse=collapse).kernel()
-        elif engine == "nuts":
-            # short trees: chains run side by side wait for the longest
-            self.kernel = NUTS(
-                Marginal(self.graph, nodes=NODES, average="density"), step_size=step_size,
-                find_heuristic_step_size=False, target_accept_prob=0.9, max_tree_depth=6,
-            )  # fmt: skip
-        else:
-            self.kernel = _Approximation(self.graph, num_steps)
 
     def corpus(self, terms: Any, like: Corpus) -> Corpus:
         """Simulated words as a Corpus."""
@@ -137,6 +105,70 @@ class Trials:
         parts = {name: drawn.pop(name) for name in self.responses}
         y = None if not parts else next(iter(parts.values())) if len(parts) == 1 else parts
         return Simulated(drawn, terms, jax.tree.map(lambda leaf: leaf.astype(jnp.float32), y))
+
+
+def simulate(
+    story: str | Callable, corpus: Corpus, *, seed: int = 0, **arguments: Any
+) -> tuple[Corpus, np.ndarray | dict[str, np.ndarray] | None]:
+    """Draw documents and responses from a story: topics, coefficients and all else from the priors, then words and y.
+
+    Parameters
+    ----------
+    story, arguments
+        The story and its keyword arguments.
+    corpus
+        Says how many documents there are, how long they are, their names, covariates and vocabulary; its words are not used.
+
+    Returns
+    -------
+    The documents, and their response: an array, one of each name where the story has several, None where it has none.
+    """
+    check_seed(seed)
+    check_corpus(corpus)
+    simulation = Simulation(story, corpus, arguments)
+    drawn = jax.jit(simulation.simulate)(jax.random.key(seed))
+    return simulation.corpus(drawn.terms, corpus), jax.tree.map(np.asarray, drawn.y)
+
+
+class Trials(Simulation):
+    """A story on corpora of one shape.
+
+    Parameters
+    ----------
+    story, arguments
+        The story and its keyword arguments.
+    corpus
+        Its document lengths, number of terms and covariates are used; its words are not.
+    engine
+        ``"gibbs"``, ``"nuts"`` or ``"svi"``.
+    collapse
+        As in ``gibbs``.
+    step_size
+        Of NUTS before it adapts; without warm-up, as in Geweke's test, for good.
+    """
+
+    def __init__(
+        self, story: str | Callable, corpus: Corpus, *, engine: str = "gibbs", collapse: str = "proportions",
+        step_size: float = 0.5, num_steps: int = 2000, **arguments: Any,
+    ) -> None:  # fmt: skip
+        if engine not in ENGINES:
+            raise ValueError(f"engine is {engine!r}; give one of {', '.join(map(repr, ENGINES))}.")
+        super().__init__(story, corpus, arguments)
+        self.engine = engine
+        first = jax.jit(self.simulate)(jax.random.key(0))
+        y = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), first.y)
+        parts = {"y": y} if isinstance(y, np.ndarray) else y or {}
+        self.graph = bind(self.story, self.corpus(first.terms, corpus), Response(parts, isinstance(y, dict)))
+        if engine == "gibbs":
+            self.kernel: Any = choose_blocks(self.graph, collapse=collapse).kernel()
+        elif engine == "nuts":
+            # short trees: chains run side by side wait for the longest
+            self.kernel = NUTS(
+                Marginal(self.graph, nodes=NODES, average="density"), step_size=step_size,
+                find_heuristic_step_size=False, target_accept_prob=0.9, max_tree_depth=6,
+            )  # fmt: skip
+        else:
+            self.kernel = _Approximation(self.graph, num_steps)
 
     @traced
     def start(self, key: jax.Array, simulated: Simulated, num_warmup: int = 0, at_truth: bool = False) -> Any:

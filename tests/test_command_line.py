@@ -16,7 +16,8 @@ from fits import fit_of
 from report_fits import simulated
 
 from topiczoo import __version__, corpora, diagnostics, inference, models
-from topiczoo.command_line import main, print_topics
+from topiczoo.command_line import main
+from topiczoo.commands.printing import print_topics
 from topiczoo.inference.predictive.prediction import Prediction
 
 OWN = """
@@ -108,9 +109,10 @@ def test_version_and_where_results_go(capsys):
 
 @pytest.fixture
 def saved(folder):
-    """A fit of two topics, made by hand."""
+    """A fit of two topics and a response, made by hand."""
     corpus = corpora.Corpus.from_texts(["soup bread", "bread soup soup", "wine"])
-    return fit_of(models.lda, {"beta": np.full((1, 2, 2, 3), 1 / 3)}, corpus, num_topics=2).save(folder / "made.nc")
+    draws = {"beta": np.full((1, 2, 2, 3), 1 / 3), "eta": np.zeros((1, 2, 2)), "sigma": np.ones((1, 2))}
+    return fit_of(models.slda, draws, corpus, np.arange(3.0), num_topics=2).save(folder / "made.nc")
 
 
 WRITING = {
@@ -126,7 +128,7 @@ def test_places_for_results_are_looked_at_before_any_work(folder, capsys, monkey
     def work(*arguments, **options):
         raise AssertionError("work was done before the output was looked at")
 
-    monkeypatch.setattr(corpora, "read_csv", work)
+    monkeypatch.setattr(corpora, "read", work)
     monkeypatch.setattr(inference, "load", work)
     monkeypatch.setattr("topiczoo.demo.demo", work)
     there = folder / "there.nc"
@@ -223,6 +225,7 @@ def test_ctrl_c_ends_a_run_with_what_it_has(tmp_path):
     arguments = ["fit", "lda", str(reviews), str(out), *endless]
     # a parent that ignores the signal would hand that down
     code = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    code += "from topiczoo.inference.programs import progress; progress.EVERY = 0.0; "  # a line at every step
     code += f"from topiczoo.command_line import main; sys.exit(main({arguments!r}))"
     with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         printed = b""

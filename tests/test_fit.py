@@ -21,6 +21,7 @@ from topiczoo.inference.mcmc import chains
 from topiczoo.inference.mcmc import engine as gibbs_engine
 from topiczoo.inference.mcmc.chains import _refuse_nan
 from topiczoo.inference.predictive.pointwise import draw_index
+from topiczoo.inference.programs import progress
 
 RNG = np.random.default_rng(0)
 CORPUS = corpora.Corpus.from_counts(RNG.poisson(1.0, (5, 4)) + 1, ["ant", "bee", "cat", "dog"], names=list("pqrst"))
@@ -232,11 +233,11 @@ def test_nan_stops_the_run_with_the_sites_name(monkeypatch):
         inference.gibbs(models.lda, corpus, num_topics=2, num_warmup=4, num_samples=4, progress_bar=False)
 
 
-@pytest.mark.parametrize(("place", "call"), [("Chains.advance", 3), ("_refuse_nan", 6), ("tqdm.update", 4)])
+@pytest.mark.parametrize(("place", "call"), [("Chains.advance", 3), ("_refuse_nan", 6), ("bar.update", 4)])
 def test_an_interrupt_anywhere_keeps_what_was_drawn(whole, chunks_of_ten, monkeypatch, place, call):
     """Chunks of 10, the first of them warm-up. Draws, means and statistics must be of the same chunks."""
     owner, _, name = place.rpartition(".")
-    owner = getattr(chains, owner) if owner else chains
+    owner = getattr(progress if owner == "bar" else chains, owner) if owner else chains
     right, calls = getattr(owner, name), []
 
     def interrupted(*arguments):
@@ -248,7 +249,7 @@ def test_an_interrupt_anywhere_keeps_what_was_drawn(whole, chunks_of_ten, monkey
     monkeypatch.setattr(owner, name, interrupted)
     fit = inference.gibbs(models.lda, stories.small()[0], **RUN)
     draws = fit.draws["beta"].shape[1]
-    assert fit.info["interrupted"] and draws == (30 if place == "tqdm.update" else 10)
+    assert fit.info["interrupted"] and draws == (30 if place == "bar.update" else 10)
     for site in ("beta", "theta"):
         np.testing.assert_allclose(fit.draws[site], whole.draws[site][:, :draws], rtol=1e-4, atol=1e-6)
         np.testing.assert_allclose(fit.means[site].sum(-1), 1, rtol=1e-4)

@@ -16,7 +16,8 @@ RANK = {
     "inference.native": 2.5, "inference.kernels": 3, "inference.steps": 3.2, "inference.gpu": 3.5, "inference.story": 4,
     "inference.posterior": 5, "inference.blocks": 6, "inference.mcmc": 7, "inference.em": 8, "inference.marginal": 8,
     "inference.predictive": 8, "inference": 9, "diagnostics.convergence": 10, "diagnostics.scoring": 10,
-    "diagnostics.checks": 11, "diagnostics.reporting": 12, "diagnostics": 13, "topiczoo": 14,
+    "diagnostics.checks": 11, "diagnostics.reporting": 12, "diagnostics": 13, "topiczoo.commands": 14,
+    "topiczoo": 15,
 }  # fmt: skip
 MOST_FILES = 14
 
@@ -93,7 +94,7 @@ def test_nothing_of_the_package_is_imported_within_a_function():
     """But for the catalogue, which lists what its own package exports, for JAX, which readers of files do without, and for
     the command line, whose --help must not wait for either."""
     late = {(module, other) for module, found in GRAPH.items() for other, inside in found if inside}
-    late = {(module, other) for module, other in late if room(module) != "topiczoo"}
+    late = {(module, other) for module, other in late if not room(module).startswith("topiczoo")}
     assert late <= {("models.catalogue", "models"), ("corpora.corpus", "corpora.pairs")}, late
 
 
@@ -122,6 +123,7 @@ def test_no_engine_diagnostic_or_command_knows_a_model_or_an_argument_of_one():
         *(ROOT / "inference").rglob("*.py"),
         *(ROOT / "diagnostics").rglob("*.py"),
         ROOT / "topiczoo/command_line.py",
+        *(ROOT / "topiczoo/commands").glob("*.py"),
     ]
     for path in folders:
         for node in ast.walk(ast.parse(path.read_text())):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .printing import print_topics
+from .commands.printing import print_topics
 
 # priors are the story's own; as many draws as make R-hat of usages and of the log joint density 1.01 or less
 SETTINGS: dict[str, Any] = {"num_topics": 10, "num_warmup": 300, "num_samples": 4000, "thinning": 4, "num_chains": 4}

@@ -18,10 +18,10 @@ import numpy as np
 import pandas as pd
 from jax.sharding import Mesh, PartitionSpec
 from scipy import stats
-from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 from topiczoo.inference import Trials
+from topiczoo.inference.programs.progress import tqdm
 from topiczoo.inference.story.validation import check_counts, check_seed
 
 from .invariants import Quantities, invariants

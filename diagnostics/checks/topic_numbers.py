@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from scipy.special import logsumexp
-from tqdm.auto import tqdm
 
 from topiczoo import inference
 from topiczoo.corpora import Corpus
@@ -27,6 +26,7 @@ from topiczoo.inference import Fit
 from topiczoo.inference.predictive.cross_validation import rows_of
 from topiczoo.inference.predictive.pointwise import pointwise
 from topiczoo.inference.predictive.predicting import by_fitted
+from topiczoo.inference.programs.progress import tqdm
 from topiczoo.inference.story.reading import read
 from topiczoo.inference.story.response import Response, in_order
 from topiczoo.inference.story.validation import check_corpus, check_counts, check_seed

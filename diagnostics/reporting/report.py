@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 from topiczoo.inference import Fit
+from topiczoo.inference.programs.progress import tqdm
 from topiczoo.inference.story.validation import check_seed
 
 from ..convergence.diagnosis import Diagnosis, diagnose

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from scipy.special import logsumexp
-from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 from topiczoo.inference import label_evidence, word_weights
 from topiczoo.inference.predictive.evidence import drawn_completion
+from topiczoo.inference.programs.progress import tqdm
 from topiczoo.inference.story.validation import check_seed
 
 from .evidence import Evidence, chib, completion, jackknife_error, left_to_right, split

@@ -17,8 +17,8 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpyro.distributions as dist
-from tqdm.auto import tqdm
 
+from ..programs.progress import tqdm
 from ..story.bound import BoundGraph
 from .components import Posterior
 

@@ -18,13 +18,13 @@ from numpyro import handlers
 from numpyro.infer import SVI, TraceMeanField_ELBO
 from numpyro.infer.util import log_density
 from numpyro.optim import Adam
-from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Documents, Pairs, documents
 
 from ..mcmc.weighing import with_weight
 from ..posterior.posterior import Posterior
+from ..programs.progress import tqdm
 from ..story.bound import BoundGraph
 from ..story.reading import read
 from ..story.tracing import TRACING, circumstances, traced

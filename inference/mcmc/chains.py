@@ -19,10 +19,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpyro.infer import MCMC
-from tqdm.auto import tqdm
 
 from ..kernels.sharding import WORKERS
 from ..programs.keeping import keep, shapes
+from ..programs.progress import tqdm
 from ..story.tracing import Values, traced
 
 

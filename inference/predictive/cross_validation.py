@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy.special import logsumexp
-from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 
+from ..programs.progress import tqdm
 from ..story.response import codes_of, in_order
 from ..story.validation import check_seed
 from .pointwise import pointwise

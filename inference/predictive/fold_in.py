@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from numpyro.primitives import Messenger
-from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import LEAST_POSITIONS, Documents, rounded_up
@@ -26,6 +25,7 @@ from ..kernels.soft_sweep import expected_counts_of_long
 from ..kernels.sweep import Given, sweep_long
 from ..posterior.posterior import Posterior
 from ..programs.keeping import Unkeyed, frozen, keep
+from ..programs.progress import tqdm
 from ..steps.words import by_document
 from ..story.bound import BoundGraph
 from ..story.classes import check_labels

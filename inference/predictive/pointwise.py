@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.special import log_softmax, logsumexp
-from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 
 from ..posterior.posterior import Posterior
+from ..programs.progress import tqdm
 from ..story.response import Response, in_order
 from ..story.support import check_support, observed
 from ..story.tracing import Values, ZbarHandler, base_distribution, log_prob, run

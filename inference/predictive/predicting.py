@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions import constraints
 from scipy.special import logsumexp
-from tqdm.auto import tqdm
 
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Documents, documents
@@ -19,6 +18,7 @@ from topiczoo.corpora.layouts import Documents, documents
 from ..blocks.conjugate import LabelBlock
 from ..kernels.assignments import Labels
 from ..posterior.posterior import Posterior
+from ..programs.progress import tqdm
 from ..steps.words import fold_in
 from ..story.classes import is_class
 from ..story.sweeping import read_weights

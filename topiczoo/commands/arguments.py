@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib.util
 import inspect
 import shlex
+import sys
 import tempfile
+import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -29,10 +32,16 @@ def find_story(name: str) -> Callable:
     if spec is None or spec.loader is None:
         raise ValueError(f"{path!r} does not end in .py; give a story as file.py:function.")
     module = importlib.util.module_from_spec(spec)
+    sys.path.append(str(Path(path).resolve().parent))  # modules that lie beside the story
     try:
         spec.loader.exec_module(module)
     except SyntaxError as error:
         raise ValueError(f"{path!r} is no Python in line {error.lineno} ({error.msg}); mend it.") from None
+    except Exception as error:
+        line = traceback.extract_tb(error.__traceback__)[-1].lineno
+        raise ValueError(f"{path!r} stops at line {line} ({type(error).__name__}: {error}); mend it.") from error
+    finally:
+        sys.path.pop()
     if not callable(getattr(module, function, None)):
         raise ValueError(f"{path!r} has no function {function!r}; name the story in it.")
     return getattr(module, function)
@@ -83,3 +92,9 @@ def check_output(name: str, force: bool, *, stream: bool = False) -> None:
         raise PermissionError(
             f"the output {name!r} cannot be written ({error.strerror}); name a file elsewhere."
         ) from None
+
+
+def aside(name: str) -> contextlib.AbstractContextManager:
+    """Sentences go beside a stream that results are written to, such as /dev/stdout, and not into it."""
+    path = Path(name)
+    return contextlib.redirect_stdout(sys.stderr) if path.exists() and not path.is_file() else contextlib.nullcontext()

@@ -1,0 +1,103 @@
+"""What is asked of a saved fit: ``topiczoo predict``, ``report`` and ``topics``."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from .arguments import aside, check_output, find_story
+from .documents import read_new
+from .printing import leading_of_classes, print_classes, print_topics
+
+
+def load_fit(options: argparse.Namespace) -> Any:
+    """The fit, with the story that is named for it."""
+    from topiczoo import inference
+
+    try:
+        return inference.load(options.fit, find_story(options.story) if options.story else None)
+    except ValueError as error:
+        said = str(error).replace("pass it: load(path, story=...)", "give it by --story file.py:function")
+        raise ValueError(said) from None
+
+
+def predict(options: argparse.Namespace) -> int:
+    from topiczoo import corpora
+
+    check_output(options.out, options.force, stream=True)
+    if not 0 < options.interval < 1:
+        raise ValueError(f"--interval is {options.interval}; give a number between 0 and 1.")
+    fit = load_fit(options)
+    if fit.response.several:
+        raise ValueError(
+            f"the fit has several responses ({', '.join(fit.response.parts)}); predict them in Python, by fit.predict."
+        )
+    with aside(options.out):
+        corpus, _ = read_new(options, options.data, fit)
+    if not fit.response.parts:
+        frame = proportions(fit, corpus, options.seed)
+    else:
+        prediction = fit.predict(corpus, seed=options.seed, progress_bar=True)
+        frame = prediction.frame(options.interval)
+    if "standardised" in fit.info:
+        shift, scale = fit.info["standardised"]
+        frame = frame * scale + shift
+    if options.id:
+        frame = frame.rename_axis(options.id)  # so that it can be joined to the file it came from
+    corpora.write_csv(frame, options.out, raw=options.raw)
+    with aside(options.out):
+        print(f"{len(frame)} predictions written to {options.out}")
+    return 0
+
+
+def proportions(fit: Any, corpus: Any, seed: int) -> Any:
+    """Expected topic proportions of new documents, by the first chain, where there is no response to predict."""
+    import pandas as pd
+
+    shares = fit.transform(corpus, seed=seed, progress_bar=True)
+    columns = [f"topic {number}" for number in range(shares.shape[1])]
+    return pd.DataFrame(shares, pd.Index(corpus.names, name="document"), columns)
+
+
+def report(options: argparse.Namespace) -> int:
+    from topiczoo import diagnostics
+
+    if (options.y or options.responses) and not options.test:
+        raise ValueError("--y names a column of the held-out file; give that file with --test.")
+    check_output(options.out, options.force)
+    fit = load_fit(options)
+    test, y = read_new(options, options.test, fit) if options.test else (None, None)
+    if y is not None and fit.classes is None:
+        if y.dtype.kind not in "fiu":
+            raise ValueError(f"The column {options.y!r} holds labels; code them as numbers, as they were for the fit.")
+        shift, scale = fit.info.get("standardised", (0.0, 1.0))
+        y = (y - shift) / scale
+    path = diagnostics.report(fit, options.out, test=test, y_test=y, documents=options.documents, seed=options.seed)
+    print(f"report written to {path}")
+    return 0
+
+
+def topics(options: argparse.Namespace) -> int:
+    from topiczoo import corpora
+
+    if options.out:
+        check_output(options.out, options.force, stream=True)
+    if options.n < 1:
+        raise ValueError(f"--n is {options.n}; give a number of terms from 1 on.")
+    fit = load_fit(options)
+    chains = next(iter({**fit.snapshots, **fit.draws}.values())).shape[0]
+    if not 0 <= options.chain < chains:
+        raise ValueError(f"--chain is {options.chain}; the fit has chains 0 to {chains - 1}.")
+    if not options.out:
+        (print_topics if fit.has_topics else print_classes)(fit, options.n, options.chain)
+        return 0
+    table = (
+        fit.topics(options.n, chain=options.chain)
+        if fit.has_topics
+        else leading_of_classes(fit, options.n, options.chain)
+    )
+    corpora.write_csv(table.set_index(table.columns[0]), options.out)
+    what = "topics" if fit.has_topics else "classes"
+    with aside(options.out):
+        print(f"{table['topic' if fit.has_topics else 'label'].nunique()} {what} written to {options.out}")
+    return 0
