@@ -58,7 +58,7 @@ def nodes(graph: StoryGraph) -> dict[str, Node]:
             frozenset(graph.parents.get(part, ())) & set(graph.sites) for part in (THETA, BETA, LABEL)
         )
         found[z] = Node(OF_WORDS, False, theta)
-        found[w] = Node(OF_WORDS, True, {z} | beta | label)
+        found[w] = Node(OF_WORDS, True, frozenset({z}) | beta | label)
     return found
 
 
