@@ -9,7 +9,7 @@ def print_topics(fit: Any, n: int = 8) -> None:
     """The topics of the first chain, by coefficient where there is one."""
     frame = fit.topics(n)
     coefficient = next((column for column in frame.columns[5:] if f"{column}_low" in frame), None)
-    table = frame.groupby("topic").agg(terms=("term", " ".join))
+    table = frame.groupby("topic", sort=False).agg(terms=("term", " ".join))
     if coefficient:
         first = frame.drop_duplicates("topic").set_index("topic")
         columns = first[[coefficient, f"{coefficient}_low", f"{coefficient}_high"]].to_numpy()
