@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     import xarray as xr
 
 FORMAT = "topiczoo fit"
-# version 4 had no names of topics and no texts of documents; version 3 axes of sites and no graph; version 2 no checksum, and
-# attributes in the place of one JSON text
+# version 4 had no names of topics and no texts; version 3 axes of sites and no graph; version 2 no checksum, and attributes
+# in the place of one JSON text
 VERSION = 5
 ARRAYS = ("posterior", "sample_stats", "snapshots", "means", "observed_data")
 # all that a file can bring about, but no lack of memory for an honest one

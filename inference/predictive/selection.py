@@ -19,8 +19,8 @@ import pandas as pd
 
 from topiczoo.corpora import Corpus
 
-from ..posterior.posterior import Posterior
 from ..posterior.naming import topic_labels
+from ..posterior.posterior import Posterior
 from ..posterior.tables import leading_words
 from ..story.tracing import Values
 from ..story.validation import check_seed, check_share
