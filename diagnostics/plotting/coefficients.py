@@ -38,7 +38,7 @@ def leading_rows(panels: Mapping[str, np.ndarray], most: int) -> np.ndarray:
 
 
 def draw_forest(
-    axes: Sequence[Any], panels: Mapping[str, np.ndarray], labels: Sequence[str], shown: np.ndarray,
+    axes: Sequence[Any] | np.ndarray, panels: Mapping[str, np.ndarray], labels: Sequence[str], shown: np.ndarray,
     probability: float = 0.9, chains: Sequence[int] | None = None,
 ) -> None:  # fmt: skip
     """Mean and interval of each chain, a panel a column of coefficients, the last of ``shown`` on top."""

@@ -10,8 +10,9 @@ from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
 from scipy.spatial.distance import squareform
 
 from topiczoo.inference import Fit
+from topiczoo.inference.posterior.naming import topic_labels
 
-from .style import DIVERGING, INK, canvas, checked, chosen_topics, finished, signed, styled, titles
+from .style import DIVERGING, INK, canvas, checked, chosen_topics, finished, short, signed, styled, titles
 
 WRITTEN = 12  # up to so many topics the numbers are written
 
@@ -41,10 +42,13 @@ def plot_correlations(
     shown = _ordered(found) if topics is None else chosen_topics(fit, topics, number, number, np.ones(number))
     values = found[np.ix_(shown, shown)].copy()
     values[shown[:, None] == shown] = np.nan
-    words, names = ([each[k] for k in shown] for each in (titles(fit, chain, n), titles(fit, chain, 0)))
+    words, names = titles(fit, chain, n), [short(label, 18) for label in topic_labels(fit, number)]
+    words, names = [words[k] for k in shown], [names[k] for k in shown]
+    turned = max(map(len, names)) > 3 or len(shown) > 40
     with styled() as plt:
         side = 1.4 + max(0.17 * len(shown), 1.6)
-        (axis,) = canvas(plt, ax, figure_kwargs, 1, 1, (side + 2.8, side))
+        under = 0.07 * max(map(len, names)) if turned else 0.0
+        (axis,) = canvas(plt, ax, figure_kwargs, 1, 1, (side + 2.8, side), (0.0, under))
         norm = signed(float(np.nanmax(np.abs(values), initial=0.0)))
         image = axis.imshow(values, cmap=DIVERGING, norm=norm)
         bar = axis.figure.colorbar(image, ax=axis, shrink=0.7, pad=0.02)
@@ -52,7 +56,6 @@ def plot_correlations(
         bar.outline.set_visible(False)
         small = 8 if len(shown) <= 30 else 7
         axis.set_yticks(np.arange(len(shown)), words, fontsize=small)
-        turned = max(map(len, names)) > 3 or len(shown) > 40
         axis.set_xticks(np.arange(len(shown)), names, fontsize=small, rotation=90 if turned else 0)
         axis.tick_params(length=0)
         axis.spines[:].set_visible(False)

@@ -120,7 +120,7 @@ def _columns(
         (numbers * scale + shift).reshape(len(values), -1)
         for numbers in (part.mean, *np.moveaxis(part.interval(probability), -1, 0), values)
     )
-    found = []
+    found: list[Callable[[Any], None]] = []
     for column in range(mean.shape[1]):
         known = ~np.isnan(observed[:, column])
         label = name if values.ndim == 1 else f"{name}[{column}]"

@@ -188,4 +188,4 @@ def _free(
 
 def _touch(box: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Which of the other boxes a box overlaps."""
-    return ((box[:2] <= others[:, 2:]) & (box[2:] >= others[:, :2])).all(1)
+    return np.all((box[:2] <= others[:, 2:]) & (box[2:] >= others[:, :2]), axis=1)

@@ -158,7 +158,10 @@ def line(x: Any, y: Any, x_name: str, y_name: str, mark: int) -> str:
 
 
 def _tree(found: Sequence[Series]) -> xr.DataTree:
-    variables = {s.quantity: (("chain", "draw"), np.asarray(s.values, float)) for s in found}
+    # xarray takes a slash for a path: the one between numbers looks the same
+    variables = {
+        s.quantity.replace("/", "\N{DIVISION SLASH}"): (("chain", "draw"), np.asarray(s.values, float)) for s in found
+    }
     length = min(value.shape[1] for _, value in variables.values())  # large sites are stored at fewer draws
     thinned = {
         name: (dims, value[:, np.linspace(0, value.shape[1] - 1, length).astype(int)])

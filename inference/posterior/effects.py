@@ -60,6 +60,10 @@ def effects(
         axes = {part.axis for part in own}  # an axis whose places are covariates needs no number beside the name
         rows += _rows(fit, site, draws, dims[site], covariates, axes, probability)
     frame = pd.DataFrame(rows, columns=["site", "number", *COLUMNS[2:]])
+    for name in ("topic", "output"):  # a number that is missing in some rows is none with a decimal point
+        told = [row[name] for row in rows if row[name] is not None]
+        if told and len(told) < len(rows) and not any(isinstance(one, str) for one in told):
+            frame[name] = pd.array([row[name] for row in rows], "Int64")
     frame.insert(0, "chain", chain)
     of_topic = frame["number"].notna()
     if of_topic.any():
