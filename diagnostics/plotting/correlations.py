@@ -46,13 +46,13 @@ def plot_correlations(
     words, names = [words[k] for k in shown], [names[k] for k in shown]
     turned = max(map(len, names)) > 3 or len(shown) > 40
     with styled() as plt:
-        side = 1.4 + max(0.17 * len(shown), 1.6)
-        under = 0.07 * max(map(len, names)) if turned else 0.0
-        (axis,) = canvas(plt, ax, figure_kwargs, 1, 1, (side + 2.8, side), (0.0, under))
+        side = max((0.3 if len(shown) <= WRITTEN else 0.18) * len(shown), 1.6)
+        left, under = 0.07 * max(map(len, words)), 0.07 * max(map(len, names)) if turned else 0.0
+        (axis,) = canvas(plt, ax, figure_kwargs, 1, 1, (side, side), (1.1 + left, 0.6 + under))
         norm = signed(float(np.nanmax(np.abs(values), initial=0.0)))
         image = axis.imshow(values, cmap=DIVERGING, norm=norm)
         bar = axis.figure.colorbar(image, ax=axis, shrink=0.7, pad=0.02)
-        bar.set_label("correlation over documents")
+        bar.set_label("correlation")
         bar.outline.set_visible(False)
         small = 8 if len(shown) <= 30 else 7
         axis.set_yticks(np.arange(len(shown)), words, fontsize=small)

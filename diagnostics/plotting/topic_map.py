@@ -178,7 +178,7 @@ def _free(
             # the text's nearest edge or corner touches a circle around the topic's
             corner = centre + (radius + MARGIN + away) * direction + size * (direction - 1) / 2
             own = np.array([*corner, *(corner + size)])
-            line = np.linspace(centre, np.clip(centre, own[:2], own[2:]), 12) if away else np.zeros((0, 2))
+            line = np.linspace(centre, np.clip(centre, own[:2] - 2, own[2:] + 2), 12) if away else np.zeros((0, 2))
             inside = (own[:2] >= frame.min).all() and (own[2:] <= frame.max).all()
             crossed = any(_touch(np.tile(place, 2), texts).any() for place in line)
             if inside and not crossed and not _touch(own, circles).any() and not _touch(own, texts).any():
