@@ -76,7 +76,7 @@ def part_prediction(folder):
     """10,000 documents of 300 words from a story with 50 topics; a fit of two chains at the truth."""
     from topiczoo import corpora, models
     from topiczoo.inference import Fit
-    from topiczoo.inference.story.bound import bind
+    from topiczoo.inference.story.reader import bind
     from topiczoo.inference.story.response import Response
     from topiczoo.inference.story.tracing import Story
 

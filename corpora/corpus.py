@@ -49,6 +49,7 @@ class Corpus:
     source_rows : array of int, for each document its row in the input. After `empty="drop"` or after
         slicing, `y[corpus.source_rows]` are the responses that belong to the documents still here.
     num_dropped : how many empty rows of the input `empty="drop"` left out; `repr` tells it too.
+    texts : array of str objects, the documents as they were written, where they are kept (`keep_texts=True`); else None.
     """
 
     counts: sparse.csr_array
@@ -57,10 +58,12 @@ class Corpus:
     source_rows: np.ndarray
     _covariates: pd.DataFrame
     num_dropped: int = 0
+    texts: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         stored = (self.counts.data, self.counts.indices, self.counts.indptr)
-        for array in (*stored, self.vocabulary, self.names, self.source_rows):
+        texts = () if self.texts is None else (self.texts,)
+        for array in (*stored, self.vocabulary, self.names, self.source_rows, *texts):
             array.flags.writeable = False
 
     @classmethod
@@ -119,16 +122,20 @@ class Corpus:
         names: Iterable[Any] | None = None,
         covariates: pd.DataFrame | Mapping[str, Any] | None = None,
         empty: str = "error",
+        keep_texts: bool = False,
         **vectorizer_options: Any,
     ) -> Corpus:
         """Count the words of raw texts with scikit-learn's `CountVectorizer`.
 
         Its options (`min_df`, `max_df`, `stop_words`, `max_features`, `ngram_range`, ...) pass through.
         With a `vocabulary` only its terms are counted, in its order. The rest is as in `from_counts`.
+        With `keep_texts` the texts stay with the documents, to be read beside their topics
+        (`fit.documents`); a saved fit then holds them.
         """
         documents = check_texts(texts, "texts")
         counts, terms = vectorize(documents, vocabulary, vectorizer_options)
-        return cls.from_counts(counts, terms, names=names, covariates=covariates, empty=empty)
+        corpus = cls.from_counts(counts, terms, names=names, covariates=covariates, empty=empty)
+        return corpus.with_texts([documents[row] for row in corpus.source_rows]) if keep_texts else corpus
 
     @classmethod
     def from_frame(
@@ -144,7 +151,8 @@ class Corpus:
     ) -> Corpus:
         """Count the words of a DataFrame's `text` column, as `from_texts` does.
 
-        `names` is the column of document names, `covariates` the list of columns to carry along.
+        `names` is the column of document names, `covariates` the list of columns to carry along; `keep_texts`
+        and the vectoriser's options are those of `from_texts`.
         """
         if not isinstance(frame, pd.DataFrame):
             raise TypeError(f"frame is a {type(frame).__name__}: give a pandas DataFrame, or use from_texts")
@@ -303,7 +311,17 @@ class Corpus:
             source_rows=self.source_rows[chosen],
             _covariates=self._covariates.iloc[chosen],
             num_dropped=0,
+            texts=None if self.texts is None else self.texts[chosen],
         )
+
+    def with_texts(self, texts: Iterable[str]) -> Corpus:
+        """The same documents with their texts, to be read beside their topics."""
+        found = check_texts(texts, "texts")
+        if len(found) != self.num_documents:
+            raise ValueError(f"texts has {len(found)} for {self.num_documents} documents: give one a document")
+        kept = np.empty(len(found), object)
+        kept[:] = found
+        return replace(self, texts=kept)
 
     def tokens(self) -> tuple[np.ndarray, np.ndarray]:
         """Every occurrence of every term, as `(document [T], term [T])`, both int32.

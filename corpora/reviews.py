@@ -337,5 +337,5 @@ def load_reviews(
     )
     y = np.clip(3.0 + np.asarray(opinion) + noise, 1.0, 5.0).round(1)
     # the grammar's connecting phrases ("to be honest", "my husband agreed") are in most reviews and say nothing
-    corpus = Corpus.from_texts(aspects["text"], stop_words="english", max_df=0.4)
+    corpus = Corpus.from_texts(aspects["text"], stop_words="english", max_df=0.4, keep_texts=True)
     return (corpus, y, aspects.set_axis(corpus.names, axis=0)) if return_aspects else (corpus, y)

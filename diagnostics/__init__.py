@@ -10,6 +10,12 @@ from .checks.topic_numbers import TopicNumbers, compare_topics
 from .checks.word_checks import WordCheck, check_words
 from .convergence.alignment import Alignment, align
 from .convergence.diagnosis import Diagnosis, diagnose
+from .plotting.coefficients import plot_coefficients
+from .plotting.correlations import plot_correlations
+from .plotting.documents import plot_documents
+from .plotting.predictions import plot_predictions
+from .plotting.topic_map import plot_topic_map
+from .plotting.topics import plot_topics
 from .reporting.class_topics import ClassTopics, class_topics
 from .reporting.report import report
 from .scoring.held_out import HeldOut, perplexity
@@ -20,5 +26,6 @@ from .scoring.topic_quality import coherence, diversity, entropy
 __all__ = [
     "Alignment", "Calibration", "ClassTopics", "Diagnosis", "HeldOut", "TopicNumbers", "WordCheck", "align", "calibrate",
     "check_response", "check_words", "class_topics", "coherence", "compare_topics", "diagnose", "diversity", "entropy",
-    "geweke", "invariants", "perplexity", "report", "scores", "with_log_likelihood",
+    "geweke", "invariants", "perplexity", "plot_coefficients", "plot_correlations", "plot_documents", "plot_predictions",
+    "plot_topic_map", "plot_topics", "report", "scores", "with_log_likelihood",
 ]  # fmt: skip

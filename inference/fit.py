@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
 
 from topiczoo.corpora import Corpus
 
+from . import describing
 from .posterior import tables
+from .posterior.effects import effects
+from .posterior.naming import renamed
 from .posterior.posterior import Posterior
 from .posterior.store import save, to_datatree
 from .predictive.predicting import predict, transform
@@ -31,14 +35,82 @@ class Fit(Posterior):
         """Everything as an ArviZ DataTree: groups posterior, sample_stats, and for large sites snapshots and means."""
         return to_datatree(self)
 
-    def topics(self, n: int = 10, *, chain: int = 0) -> pd.DataFrame:
-        """The n most probable terms of every topic of a chain, with the topic's coefficient where there is one.
+    def topics(
+        self, n: int = 10, *, by: str = "relevance", weight: float | None = None, chain: int = 0
+    ) -> pd.DataFrame:
+        """The n leading terms of every topic of a chain, with the topic's coefficient where there is one.
 
         Topics are those of one chain: another may number them otherwise, or have others (``diagnostics.align`` tells).
-        Columns: chain, topic, rank, term, probability, and for a coefficient ``<site>``, ``<site>_low``, ``<site>_high``
-        (90%); for one with several outputs its means, ``<site>[<output>]``.
+
+        Parameters
+        ----------
+        by
+            What makes a term lead. "relevance" (Sievert & Shirley 2014): lambda log p(w | topic) + (1 - lambda)
+            log [p(w | topic) / p(w)], frequent in the topic and more so than elsewhere. "frex" (Airoldi & Bischof 2016):
+            the harmonic mean of a term's ranks by exclusivity and by frequency. "probability": p(w | topic) alone, by which
+            words that all topics share lead many.
+        weight
+            Of relevance, lambda (0.6 by default; 1 is "probability"); of frex, that of exclusivity (0.5 by default).
+
+        Returns
+        -------
+        Columns: chain, topic (its number, or its name after :meth:`rename`), rank, term, probability, score (what the order
+        is by), and for a coefficient ``<site>``, ``<site>_low``, ``<site>_high`` (90%); for one with several outputs its
+        means, ``<site>[<output>]``.
         """
-        return tables.topics(self, n, chain=chain)
+        return tables.topics(self, n, by=by, weight=weight, chain=chain)
+
+    def documents(self, topic: int | str | None = None, n: int = 5, *, chain: int = 0) -> pd.DataFrame:
+        """The n fitted documents that have most of a topic, or of each topic where none is named.
+
+        Columns: chain, topic, rank, row (of the document in the corpus), document (its name), share (the posterior mean of
+        the topic's proportion), and its text where the corpus has kept texts (``keep_texts=True``). Topics are those of one
+        chain.
+        """
+        return describing.documents(self, topic, n, chain=chain)
+
+    def correlations(self, *, interval: float | None = None, chain: int = 0) -> pd.DataFrame:
+        """Which topics share documents: correlations of the proportions of two topics over the fitted documents.
+
+        A table [topics, topics] of posterior means: over draws of the proportions, or, where the fit has kept their means
+        alone, the correlations of these. Proportions sum to 1, so that unrelated topics have small negative correlations
+        (about -1 / (topics - 1) where all are alike). Topics are those of one chain.
+
+        ``interval``: the probability of a central interval, such as 0.9; then a pair of topics is a row, with the columns
+        topic, other, mean, low, high, sign_probability.
+        """
+        return describing.correlations(self, interval=interval, chain=chain)
+
+    def effects(
+        self, var_names: str | Sequence[str] | None = None, *, probability: float = 0.9, n: int = 5, chain: int = 0
+    ) -> pd.DataFrame:
+        """Coefficients with their intervals: of topics for the response, and of the covariates that the story reads.
+
+        Columns: chain, site, topic, output (the class, or the number of a response, where there are several), covariate
+        (whose coefficient it is), mean, low, high, sign_probability (that the coefficient has the sign of its mean), and
+        terms, n leading ones of the topic. A column that would be empty is left out. Topics are those of one chain.
+
+        A site is the coefficient of a covariate, of topics' proportions as well as of the response, if the covariate makes
+        no difference to the story where the site, or a row of it, is 0. So a coefficient may have any name.
+
+        Parameters
+        ----------
+        var_names
+            Sites, all by default.
+        probability
+            Of the central interval from low to high.
+        """
+        return effects(self, var_names, probability=probability, n=n, chain=chain)
+
+    def rename(self, names: Mapping[int | str, str] | Sequence[str]) -> Self:
+        """The same fit with names for its topics; this one stays as it is.
+
+        ``names``: a dict from a topic's number, or the name it has, to its new name, or a list with one name a topic. The
+        names are in the place of numbers in every table, in ``fit.posterior`` (``posterior.sel(topic="food")``), in figures
+        and the report, and are saved with the fit; topics without one keep their number, as text. A name is for the topic
+        of that number in all chains, so chains must have been matched (``diagnostics.align``), which keeps names.
+        """
+        return renamed(self, names)
 
     def topic_terms(self, chain: int) -> np.ndarray:
         """The mean topics of a chain, [topics, terms]."""

@@ -56,8 +56,8 @@ def test_posterior_has_named_axes():
 
 def test_topics_table():
     fit = made()
-    table = fit.topics(3, chain=1)
-    columns = ["chain", "topic", "rank", "term", "probability", "eta", "eta_low", "eta_high"]
+    table = fit.topics(3, by="probability", chain=1)
+    columns = ["chain", "topic", "rank", "term", "probability", "score", "eta", "eta_low", "eta_high"]
     assert list(table.columns) == columns and len(table) == 9 and (table["chain"] == 1).all()
     for topic in range(3):
         rows, beta = table[table["topic"] == topic], BETA[1, :, topic].mean(0)

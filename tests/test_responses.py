@@ -56,7 +56,7 @@ def test_covariates_and_several_responses():
     np.testing.assert_allclose(fit.mean("slope_age"), [2, -1], atol=0.15)
     assert set(fit.info["blocks"].values()) >= {"normal draw"}
     assert fit.predict(corpus[:4], most_draws=10).mean.shape == (4, 2)
-    assert list(fit.topics(1).columns) == ["chain", "topic", "rank", "term", "probability", "eta[0]", "eta[1]"]
+    assert list(fit.topics(1).columns) == ["chain", "topic", "rank", "term", "probability", "score", "eta[0]", "eta[1]"]
     gap = Corpus.from_counts(corpus.counts[:2], corpus.vocabulary, covariates={"age": [1.0, np.nan]})
     with pytest.raises(ValueError, match="has 'age', which the story 'slda_glm' reads and which is missing for"):
         fit.predict(gap)

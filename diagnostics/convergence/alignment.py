@@ -353,6 +353,8 @@ def _renumbered(fit: Fit, order: np.ndarray, places: np.ndarray) -> Any:
     alpha = fit.info.get("alpha")  # estimated, one a topic
     if alpha is not None and np.size(alpha) == order.shape[-1]:
         aligned.info = {**fit.info, "alpha": np.asarray(alpha)[_usual(order)[0]]}
+    if fit.topic_names is not None:
+        aligned.topic_names = fit.topic_names[_usual(order)[0]]
     return aligned
 
 

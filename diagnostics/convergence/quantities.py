@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from topiczoo.inference import Fit
+from topiczoo.inference.posterior.naming import topic_labels
 
 from .alignment import topic_usage
 from .followed import Followed
@@ -79,13 +80,21 @@ def _sites(fit: Fit) -> list[Series]:
         if (not of_topics or dims.count("topic") > 1) and flat.shape[-1] > MOST_ELEMENTS:
             continue
         for place, index in enumerate(np.ndindex(*value.shape[2:])):
-            label = name + (f"[{', '.join(map(str, index))}]" if index else "")
+            label = name + (f"[{', '.join(_named(fit, value.shape[2:], dims, index))}]" if index else "")
             if np.ptp(flat[..., place]) == 0:
                 continue  # the other half of a triangular matrix
             topic = index[dims.index("topic")] if of_topics else None
             kind = "coefficient" if name in coefficients else "parameter"
             found.append(Series(label, kind, topic, flat[..., place]))
     return found
+
+
+def _named(fit: Fit, shape: tuple[int, ...], dims: tuple[str | None, ...], index: tuple[int, ...]) -> list[str]:
+    """The places of an element on its axes, topics by their names where they have some."""
+    return [
+        str(topic_labels(fit, size)[place] if dim == "topic" else place)
+        for size, dim, place in zip(shape, dims, index, strict=True)
+    ]
 
 
 def _terms(fit: Fit) -> list[Series]:
@@ -95,8 +104,9 @@ def _terms(fit: Fit) -> list[Series]:
         value = {**fit.snapshots, **fit.draws}.get(name)
         if dims != ("topic" if of_topics else "label", "term") or value is None:
             continue
+        names = topic_labels(fit, value.shape[2]) if of_topics else fit.classes
         for row, mean in enumerate(value.mean((0, 1))):
-            shown = row if of_topics or fit.classes is None else fit.classes[row]
+            shown = row if names is None else names[row]
             for term in np.argsort(-mean, kind="stable")[:LEADING_TERMS]:
                 kind, topic = ("term", row) if of_topics else ("parameter", None)
                 found.append(Series(f"{name}[{shown}, {fit.vocabulary[term]}]", kind, topic, value[:, :, row, term]))

@@ -122,5 +122,5 @@ def class_topics(fit: Fit, corpus: Corpus, labels: Any, *, seed: int = 0, n: int
     known = ~pd.isna(labels)
     if not known.any():
         raise ValueError("labels are all missing; give some documents a class.")
-    words = fit.topics(n, chain=0).groupby("topic")["term"].agg(" ".join).tolist()
+    words = fit.topics(n, chain=0).groupby("topic", sort=False)["term"].agg(" ".join).tolist()
     return ClassTopics(fit.transform(corpus[np.flatnonzero(known)], seed=seed), labels[known], words)

@@ -15,22 +15,10 @@ import xarray as xr
 from scipy.stats import rankdata
 
 from ..convergence.quantities import Series
+from ..plotting.coefficients import draw_forest, leading_rows
+from ..plotting.style import COLOURS, STYLE
 
-COLOURS = ("#0550ae", "#bc4c00", "#1a7f37", "#8250df", "#9a6700", "#bf3989", "#116329", "#57606a")  # one a chain
 MOST_IN_FOREST = 60
-STYLE = {
-    "font.size": 9.0,
-    "axes.titlesize": 9.0,
-    "axes.labelsize": 9.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#8c959f",
-    "axes.prop_cycle": "cycler('color', ['" + "', '".join(COLOURS) + "'])",
-    "text.parse_math": False,  # a term with a dollar sign is no formula
-    "figure.constrained_layout.use": True,
-    "lines.linewidth": 1.0,
-    "svg.fonttype": "path",
-}
 
 
 @contextmanager
@@ -82,33 +70,11 @@ def forest(panels: Mapping[str, np.ndarray], labels: Sequence[str]) -> str:
     labels
         One a topic.
     """
-    first = next(iter(panels.values()))
-    size = np.abs(np.stack([value.mean((0, 1)) for value in panels.values()])).max(0)
-    shown = np.argsort(-size, kind="stable")[:MOST_IN_FOREST]
-    shown = shown[np.argsort(first.mean((0, 1))[shown], kind="stable")]
+    shown = leading_rows(panels, MOST_IN_FOREST)
     with drawing() as plt:
-        height = 0.6 + 0.21 * len(shown)
-        width = 3.6 + 2.6 * len(panels)
-        figure, axes = plt.subplots(1, len(panels), figsize=(width, height), sharey=True, squeeze=False)
-        for axis, (name, value) in zip(axes[0], panels.items(), strict=True):
-            num_chains = len(value)
-            offsets = np.linspace(0.22, -0.22, num_chains) if num_chains > 1 else [0.0]
-            axis.axvline(0, color="#8c959f", linewidth=0.8)
-            for chain, offset in enumerate(offsets):
-                low, high = np.quantile(value[chain], [0.05, 0.95], axis=0)[:, shown]
-                colour = COLOURS[chain % len(COLOURS)]
-                axis.hlines(
-                    np.arange(len(shown)) + offset, low, high, color=colour, linewidth=1.6, label=f"chain {chain}"
-                )
-                axis.plot(value[chain].mean(0)[shown], np.arange(len(shown)) + offset, ".", color=colour, markersize=5)
-            axis.set_title(name)
-            axis.grid(axis="y", color="#eaeef2", linewidth=0.6)
-            axis.set_axisbelow(True)
-            axis.set_ylim(-0.7, len(shown) - 0.3)
-            axis.tick_params(axis="y", length=0)
-        axes[0, 0].set_yticks(np.arange(len(shown)), [labels[k] for k in shown])
-        if len(first) > 1:
-            axes[0, -1].legend(frameon=False, loc="lower right", fontsize=8)
+        size = 3.6 + 2.6 * len(panels), 0.6 + 0.21 * len(shown)
+        figure, axes = plt.subplots(1, len(panels), figsize=size, sharey=True, squeeze=False)
+        draw_forest(axes[0], panels, labels, shown)
         return as_image(figure, "png", 130)
 
 
@@ -192,7 +158,10 @@ def line(x: Any, y: Any, x_name: str, y_name: str, mark: int) -> str:
 
 
 def _tree(found: Sequence[Series]) -> xr.DataTree:
-    variables = {s.quantity: (("chain", "draw"), np.asarray(s.values, float)) for s in found}
+    # xarray takes a slash for a path: the one between numbers looks the same
+    variables = {
+        s.quantity.replace("/", "\N{DIVISION SLASH}"): (("chain", "draw"), np.asarray(s.values, float)) for s in found
+    }
     length = min(value.shape[1] for _, value in variables.values())  # large sites are stored at fewer draws
     thinned = {
         name: (dims, value[:, np.linspace(0, value.shape[1] - 1, length).astype(int)])

@@ -8,12 +8,15 @@ import numpy as np
 import pandas as pd
 
 from topiczoo.corpora import Corpus
+from topiczoo.inference.posterior.leading_terms import leading, term_scores
+from topiczoo.inference.posterior.naming import topic_labels
 from topiczoo.inference.posterior.posterior import serving
 
 from ..checks.response_checks import CLASS, coverage, labelled, plot_response, plot_response_pit, take, to_tree
 from ..checks.word_checks import check_words
 from ..convergence.diagnosis import Diagnosis
 from ..convergence.quantities import Series, series
+from ..plotting.coefficients import panels_of
 from ..scoring.held_out import perplexity
 from ..scoring.predictive_scores import scores
 from ..scoring.topic_quality import coherence
@@ -42,6 +45,7 @@ class Sections:
         self.test, self.y_test = test, y_test
         self.alignment: pd.DataFrame = self.fit.alignment.topics
         self.num_topics = len(self.alignment)
+        self.names = topic_labels(self.fit, self.num_topics)  # numbers, where topics have none
         # averages over chains mean something only for topics that all chains have
         self.same = not self.fit.alignment.unmatched
         self.chains = range(self._num_chains) if self.same else [0]
@@ -67,27 +71,26 @@ class Sections:
             return None, str(error)
 
     def labels(self, n: int = 3) -> list[str]:
-        """A few leading terms of each topic."""
-        return [" ".join(terms[:n]) for terms in self._terms(self.chains)]
+        """A few leading terms of each topic, after its name if it has one."""
+        named = self.fit.topic_names is not None
+        return [
+            (f"{name}: " if named else "") + " ".join(terms[:n])
+            for name, terms in zip(self.names, self._terms(self.chains), strict=True)
+        ]
 
-    def _terms(self, chains: Any) -> list[list[str]]:
+    def _terms(self, chains: Any, by: str = "relevance") -> list[list[str]]:
         beta = np.mean([self.fit.topic_terms(chain) for chain in chains], axis=0)
-        leading = np.argsort(-beta, axis=1, kind="stable")[:, :TERMS]
-        return [[str(self.fit.vocabulary[v]) for v in row] for row in leading]
+        scores = term_scores(beta, np.asarray(self.fit.corpus.counts.sum(0)), by)
+        return [[str(self.fit.vocabulary[v]) for v in row] for row in leading(scores, TERMS)]
 
     def _coefficients(self) -> dict[str, np.ndarray]:
         """Columns of coefficients, name -> draws [chain, draw, topic]."""
-        found = {}
-        for site in self.fit.coefficients:
-            value = self.fit.draws[site]
-            flat = value.reshape(*value.shape[:3], -1)
-            for column in range(flat.shape[-1]):
-                found[site if value.ndim == 3 else f"{site}[{column}]"] = flat[..., column]
-        return found
+        return panels_of(self.fit)
 
     def topics(self) -> Section:
         coefficients = self._coefficients()
-        columns = [Column("Topic", True, "The number it has everywhere"), Column("Leading terms"),
+        columns = [Column("Topic", True, "The number or name it has everywhere"),
+                   Column("Leading terms", False, "Frequent in the topic, and more so than elsewhere (relevance)"),
                    Column("Prevalence", True, "Share of all words")]  # fmt: skip
         for name in list(coefficients)[:MOST_PANELS]:
             columns += [
@@ -100,7 +103,9 @@ class Sections:
         if several:
             meaning = "Likeness across chains, as a share of likeness within a chain; a topic that differs is no match"
             columns.append(Column("Stability", True, meaning))
-        columns.append(Column("Coherence", True, "NPMI of its leading terms: how far they share documents, -1 to 1"))
+        columns.append(
+            Column("Coherence", True, "NPMI of its most probable terms: how far they share documents, -1 to 1")
+        )
         checked = self._check_words()
         if checked is not None:
             meaning = (
@@ -109,7 +114,7 @@ class Sections:
             columns.append(Column("Word check", True, meaning))
         of_chains = [self._terms([chain]) for chain in range(self._num_chains)]
         pooled = self._terms(range(self._num_chains))
-        coherent = coherence(self._terms(self.chains), self.fit.corpus)["coherence"]
+        coherent = coherence(self._terms(self.chains, "probability"), self.fit.corpus)["coherence"]
         rows = []
         for topic in range(self.num_topics):
             facts = self.alignment.loc[topic]
@@ -117,7 +122,12 @@ class Sections:
             lines = [pooled[topic]] if matched else [terms[topic] for terms in of_chains]
             shown = [" ".join(terms) for terms in lines]
             text = shown[0] if matched else "\n".join(f"chain {c}: {line}" for c, line in enumerate(shown))
-            row = [topic, Cell(text, shown[0], "terms" if matched else "several"), fixed(100 * facts["usage"], 1, "%")]
+            name = self.names[topic]
+            row = [
+                Cell(str(name), topic),
+                Cell(text, shown[0], "terms" if matched else "several"),
+                fixed(100 * facts["usage"], 1, "%"),
+            ]
             for value in list(coefficients.values())[:MOST_PANELS]:
                 low, high = np.quantile(value[..., topic], [0.05, 0.95])
                 row += [fixed(value[..., topic].mean()), Cell(f"{fixed(low).text} to {fixed(high).text}", float(low))]
@@ -173,7 +183,9 @@ class Sections:
         if not found:
             return None
         panels = dict(list(found.items())[:MOST_PANELS])
-        labels = [f"{label}  {topic}" for topic, label in enumerate(self.labels())]
+        labels = [
+            f"{label}  {topic}" if self.fit.topic_names is None else label for topic, label in enumerate(self.labels())
+        ]
         caption = "Mean and" if self._serving() else "Posterior mean and"
         caption += " 90% interval of each topic's coefficient"
         caption += ", a colour a chain." if self._num_chains > 1 else "."

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from topiczoo.inference.posterior.naming import topic_labels
+
 from . import figures
 from .page import Cell, Column, Section, fixed, note, picture, table
 
@@ -27,8 +29,9 @@ def selection(fit: Any, corpus: Any, y: Any, what: str) -> Section | None:
     columns = [Column("Topic", True), *([Column("Output", True)] if outputs else []), Column("Counts", False)]
     columns += [Column("Coefficient", True), Column("Mean", True), Column("90% interval", True), Column("Terms", False)]
     rows = []
+    places = {name: place for place, name in enumerate(topic_labels(fit, len(chosen.kept)))}
     for record in [*kept.to_dict("records"), *dropped.to_dict("records")]:
-        row: list[Any] = [Cell(str(record["topic"]), float(record["topic"]))]
+        row: list[Any] = [Cell(str(record["topic"]), places[record["topic"]])]
         row += [Cell(str(record["output"]), float(record["output"]))] if outputs else []
         span = Cell(f"{fixed(record['low']).text} to {fixed(record['high']).text}", float(record["low"]))
         row += ["yes" if record["kept"] else "no", fixed(record["coefficient"]), fixed(record["mean"]), span]

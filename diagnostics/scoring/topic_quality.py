@@ -35,7 +35,7 @@ def coherence(
     Parameters
     ----------
     topics
-        A Fit (topics of one ``chain``), or lists of terms.
+        A Fit (the most probable terms of topics of one ``chain``), or lists of terms.
     corpus
         The documents to count in. Terms it does not hold are left out; a topic with fewer than two has NaN.
     """
@@ -94,11 +94,12 @@ def entropy(theta: Any) -> np.ndarray:
 
 
 def _leading(topics: Any, n: int, chain: int) -> list[list[str]]:
-    """The n leading terms of each topic."""
+    """The n most probable terms of each topic."""
     if n < 2:
         raise ValueError(f"n is {n!r}; give at least 2 terms a topic.")
     if hasattr(topics, "topics"):
-        return [list(terms) for _, terms in topics.topics(n, chain=chain).groupby("topic", sort=True)["term"]]
+        table = topics.topics(n, by="probability", chain=chain)  # what published figures are of
+        return [list(terms) for _, terms in table.groupby("topic", sort=False)["term"]]
     if isinstance(topics, str) or not topics or any(isinstance(topic, str) for topic in topics):
         raise TypeError("topics is no list of lists of terms; give a Fit, or the terms of each topic as a list.")
     return [list(topic)[:n] for topic in topics]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..story.reader import site_shapes
+from .naming import num_topics
 from .posterior import Posterior
 from .tables import are_shares
 
@@ -18,7 +19,7 @@ SHARES = ("topic", "term"), ("document", "topic")  # axes of topics and of propo
 STATE: dict[str, Any] = {
     "story": str, "story_module": str, "story_source": str, "engine": str, "arguments": dict,
     "graph": dict | None, "classes": list | None, "vocabulary": list, "document_names": list, "several_responses": int,
-    "info": dict, "arrays": dict | None,
+    "info": dict, "arrays": dict | None, "topic_names": list | None, "texts": list | None,
 }  # fmt: skip
 
 
@@ -72,6 +73,10 @@ def check_fit(fit: Posterior) -> None:
         for axis, size in zip((*leading, *named), array.shape, strict=True):
             if axis is not None and sizes.setdefault(axis, size) != size:
                 raise ValueError(f"the site {name!r} has the size {size} on its axis {axis} instead of {sizes[axis]}")
+    if fit.topic_names is not None:
+        names, number = fit.topic_names.tolist(), num_topics(fit)
+        if len(set(names)) != number or len(names) != number or not all(isinstance(name, str) for name in names):
+            raise ValueError(f"there are {number} topics, and their names are not as many texts, each another")
     index = fit.snapshot_index
     if fit.snapshots and (
         index.dtype.kind not in "iu" or len(index) != sizes["draw (snapshots)"] or (np.diff(index) <= 0).any()

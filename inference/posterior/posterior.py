@@ -83,6 +83,8 @@ class Posterior:
         ``story_source``.
     importance_ratios
         For a variational fit that was not loaded from a file: a function that compares the guide with the posterior.
+    topic_names
+        Names of the topics in their order, where they have been given any (:meth:`.Fit.rename`).
     """
 
     story: Story
@@ -97,6 +99,7 @@ class Posterior:
     snapshots: dict[str, np.ndarray] = field(default_factory=dict)
     snapshot_index: np.ndarray = field(default_factory=lambda: np.arange(0))
     importance_ratios: Callable[[], tuple[np.ndarray, np.ndarray | None]] | None = None
+    topic_names: np.ndarray | None = None
 
     topics_are_matched = False  # across chains
 

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     import xarray as xr
 
 FORMAT = "topiczoo fit"
-VERSION = (
-    4  # version 3 had axes of sites and no graph; version 2 no checksum, and attributes in the place of one JSON text
-)
+# version 4 had no names of topics and no texts; version 3 axes of sites and no graph; version 2 no checksum, and attributes
+# in the place of one JSON text
+VERSION = 5
 ARRAYS = ("posterior", "sample_stats", "snapshots", "means", "observed_data")
 # all that a file can bring about, but no lack of memory for an honest one
 DAMAGE = (ArithmeticError, AssertionError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
@@ -86,6 +86,8 @@ def _dataset(
     import xarray as xr
 
     labels = {"term": fit.vocabulary, "document": fit.document_names}
+    if fit.topic_names is not None:
+        labels |= {"topic": fit.topic_names, "other_topic": fit.topic_names}
     variables, coords = {}, {}
     for name, array in arrays.items():
         rest = array.ndim - len(leading)
@@ -132,6 +134,8 @@ def save(fit: Posterior, path: str | Path) -> Path:
         "classes": fit.classes,
         "vocabulary": fit.vocabulary,
         "document_names": fit.document_names,
+        "topic_names": fit.topic_names,
+        "texts": fit.corpus.texts,
         "covariates": plain_frame(fit.corpus.covariates),
         "several_responses": fit.response.several,
         "info": info,
@@ -212,6 +216,7 @@ def _assembled(story: Story, state: Mapping[str, Any], groups: Groups, words: li
         means=groups["means"],
         snapshots=groups["snapshots"],
         snapshot_index=words[3] if groups["snapshots"] else np.arange(0),
+        topic_names=None if state["topic_names"] is None else np.array(state["topic_names"], object),
     )
 
 
@@ -233,6 +238,8 @@ def _read(data: bytes, path: str) -> tuple[dict[str, Any], Groups, list[np.ndarr
             state = read_state(file) if sealed else _old_state(file, attributes, path)
             if attributes["version"] < 4:
                 state["graph"] = None  # what is known of its sites are their axes
+            if attributes["version"] < 5:
+                state |= {"topic_names": None, "texts": None}
             check_state(state)
             names = state["arrays"] or {group: stored_names(file, group) for group in ARRAYS}
             groups: Groups = {group: {} for group in ARRAYS}

@@ -20,9 +20,10 @@ def read_corpus(state: Mapping[str, Any], words: Sequence[np.ndarray]) -> Corpus
     names.flags.writeable = False  # as those of the corpus that was fitted, in which they may repeat
     document, term, count = words
     counts = sparse.coo_array((count, (document, term)), shape=(len(names), len(vocabulary)))
-    return Corpus.from_counts(
+    corpus = Corpus.from_counts(
         counts, vocabulary, names=names, covariates=_read_frame(state["covariates"]), empty="keep"
     )
+    return corpus if state["texts"] is None else corpus.with_texts(state["texts"])
 
 
 def plain_frame(frame: pd.DataFrame) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import jax
 import numpy as np
 import pandas as pd
@@ -12,6 +14,8 @@ from ..story.graph import BETA, THETA
 from ..story.reader import bind
 from ..story.tracing import ZbarHandler, run
 from ..story.validation import check_counts
+from .leading_terms import check_order, leading, term_scores
+from .naming import topic_labels
 from .posterior import Posterior
 
 RAISED = 1e-3  # of a component's largest deviation: a smaller one is a zero that was not quite reached
@@ -22,24 +26,24 @@ def are_shares(value: np.ndarray) -> bool:
     return bool(value.min() >= 0 and np.allclose(value.sum(-1), 1.0, atol=1e-3))
 
 
-def topics(fit: Posterior, n: int = 10, *, chain: int = 0) -> pd.DataFrame:
-    """The n most probable terms of every topic of a chain, with the topic's coefficient where there is one.
-
-    Topics are those of one chain: another may number them otherwise, or have others (``diagnostics.align`` tells).
-    Columns: chain, topic, rank, term, probability, and for a coefficient ``<site>``, ``<site>_low``, ``<site>_high``
-    (90%); for one with several outputs its means, ``<site>[<output>]``.
-    """
+def topics(
+    fit: Posterior, n: int = 10, *, by: str = "relevance", weight: float | None = None, chain: int = 0
+) -> pd.DataFrame:
+    """The n leading terms of every topic of a chain, with the topic's coefficient where there is one. See ``Fit.topics``."""
     check_counts(n=n)
+    check_order(by, weight)
     beta = topic_terms(fit, chain)
     n = min(n, beta.shape[1])
-    leading = np.argsort(-beta, axis=1, kind="stable")[:, :n]
+    scores = term_scores(beta, np.asarray(fit.corpus.counts.sum(0)), by, weight)
+    chosen = leading(scores, n)
     topic = np.repeat(np.arange(len(beta)), n)
     frame = pd.DataFrame({
         "chain": chain,
-        "topic": topic,
+        "topic": topic_labels(fit, len(beta))[topic],
         "rank": np.tile(np.arange(1, n + 1), len(beta)),
-        "term": fit.vocabulary[leading.ravel()],
-        "probability": np.take_along_axis(beta, leading, 1).ravel(),
+        "term": fit.vocabulary[chosen.ravel()],
+        "probability": np.take_along_axis(beta, chosen, 1).ravel(),
+        "score": np.take_along_axis(scores, chosen, 1).ravel(),
     })  # fmt: skip
     for name in fit.coefficients:
         value = fit.draws[name][chain]
@@ -53,6 +57,13 @@ def topics(fit: Posterior, n: int = 10, *, chain: int = 0) -> pd.DataFrame:
             for output, label in enumerate(names):
                 frame[f"{name}[{label}]"] = means[topic, output]
     return frame
+
+
+def leading_words(fit: Posterior, n: int, *, chain: int = 0) -> list[str]:
+    """A few words for each topic of a chain, those of :func:`topics`."""
+    beta = topic_terms(fit, chain)
+    scores = term_scores(beta, np.asarray(fit.corpus.counts.sum(0)))
+    return [" ".join(map(str, fit.vocabulary[row])) for row in leading(scores, n)]
 
 
 def topic_terms(fit: Posterior, chain: int) -> np.ndarray:
@@ -85,24 +96,29 @@ def deviations(fit: Posterior, site: str, n: int = 10, *, chain: int = 0) -> pd.
     if dims[-1] != "term":
         raise ValueError(f"The site {site!r} has no axis of terms; give a site of deviations.")
     n = min(n, value.shape[-1])
-    leading = np.argsort(-value, axis=-1, kind="stable")[..., :n]
-    index = np.indices(leading.shape).reshape(leading.ndim, -1)
+    chosen = np.argsort(-value, axis=-1, kind="stable")[..., :n]
+    index = np.indices(chosen.shape).reshape(chosen.ndim, -1)
     columns = {}
     for place, size in enumerate(value.shape[:-1]):
         if size > 1 or dims[place] == "topic":
             columns[dims[place] or "label"] = index[place]
     if (names := fit.classes) is not None and "label" in columns and columns["label"].max() < len(names):
         columns["label"] = names[columns["label"]]
-    columns |= {"rank": index[-1] + 1, "term": fit.vocabulary[leading.ravel()]}
-    largest = np.take_along_axis(value, leading, -1)
+    if "topic" in columns:
+        columns["topic"] = topic_labels(fit, value.shape[dims.index("topic")])[columns["topic"]]
+    columns |= {"rank": index[-1] + 1, "term": fit.vocabulary[chosen.ravel()]}
+    largest = np.take_along_axis(value, chosen, -1)
     raised = largest > RAISED * largest.max(-1, keepdims=True)
     return pd.DataFrame({**columns, "deviation": largest.ravel()})[raised.ravel()].reset_index(drop=True)
 
 
-def made_of_draws(fit: Posterior, what: str, most: int | None = 20) -> np.ndarray | None:
+def made_of_draws(
+    fit: Posterior, what: str, most: int | None = 20, chains: Sequence[int] | None = None
+) -> np.ndarray | None:
     """theta or beta as the story hands them to draw_words at stored draws, [chain, draw, ...], where they are no site.
 
-    None where a site that it follows from is not stored. ``most``: draws a chain at the most, evenly spaced.
+    None where a site that it follows from is not stored. ``most``: draws a chain at the most, evenly spaced. ``chains``: of
+    these alone.
     """
     if not fit.graph.has_words:
         return None
@@ -123,5 +139,6 @@ def made_of_draws(fit: Posterior, what: str, most: int | None = 20) -> np.ndarra
         run(graph.story, laid, None, values, handler)
         return getattr(handler, what)
 
-    found = [at({name: stored[name][chain, i] for name in needed}) for chain in range(num_chains) for i in chosen]
-    return np.stack(found).reshape(num_chains, len(chosen), *found[0].shape)
+    own = range(num_chains) if chains is None else chains
+    found = [at({name: stored[name][chain, i] for name in needed}) for chain in own for i in chosen]
+    return np.stack(found).reshape(len(own), len(chosen), *found[0].shape)

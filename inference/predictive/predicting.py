@@ -321,15 +321,16 @@ def transform(
     seed: int = 0,
     most_draws: int = 20,
     num_burn: int = 1,
+    chain: int = 0,
     progress_bar: bool = False,
 ) -> np.ndarray:
     """Expected topic proportions of new documents given their words, [documents, topics].
 
-    With several chains the first is used: topics of different chains are different topics.
+    They are those of one ``chain``, the first by default: topics of different chains are different topics.
     """
     check_seed(seed)
     check_draws(most_draws, num_burn)
-    fold = FoldIn(fit, corpus, chains=[0])
+    fold = FoldIn(fit, corpus, chains=[chain])
     if (above := label_above(fold.graph, fit.sites)) is not None:
         classes = ClassPosterior(fold, above)
         found = [classes(values) for values in fold.points(min(most_draws, FEW_DRAWS))]

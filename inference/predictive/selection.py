@@ -19,8 +19,9 @@ import pandas as pd
 
 from topiczoo.corpora import Corpus
 
+from ..posterior.naming import topic_labels
 from ..posterior.posterior import Posterior
-from ..posterior.tables import topics
+from ..posterior.tables import leading_words
 from ..story.tracing import Values
 from ..story.validation import check_seed, check_share
 from .fold_in import FoldIn
@@ -71,12 +72,14 @@ class Selection:
         check_share(probability=probability)
         tails = (1 - probability) / 2
         low, high = np.quantile(self.draws, [tails, 1 - tails], axis=0)
-        words = topics(self.fit, n, chain=self.chain).groupby("topic")["term"].agg(" ".join)
+        words = np.array(leading_words(self.fit, n, chain=self.chain), object)
         where = np.indices(self.kept.shape).reshape(self.kept.ndim, -1)
-        columns = {"topic": where[0]} | ({"output": where[1]} if self.kept.ndim > 1 else {})
+        columns = {"topic": topic_labels(self.fit, len(self.kept))[where[0]]} | (
+            {"output": where[1]} if self.kept.ndim > 1 else {}
+        )
         columns |= {"mean": self.draws.mean(0).ravel(), "low": low.ravel(), "high": high.ravel()}
         columns |= {"kept": self.kept.ravel(), "coefficient": self.coefficients.ravel()}
-        frame = pd.DataFrame({**columns, "terms": words.to_numpy()[where[0]]})
+        frame = pd.DataFrame({**columns, "terms": words[where[0]]})
         return frame.sort_values(["kept", "coefficient"], ascending=[False, True], ignore_index=True)
 
     def predict(self, corpus: Corpus, *, seed: int = 0) -> Any:

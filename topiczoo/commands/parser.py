@@ -197,6 +197,12 @@ def _topics(command: argparse.ArgumentParser) -> None:
     """
     _saved_fit(command)
     command.add_argument("--n", type=int, default=10, help="terms a topic (10)")
+    command.add_argument(
+        "--by",
+        choices=["relevance", "frex", "probability"],
+        default="relevance",
+        help="what makes a term lead (relevance)",
+    )
     command.add_argument("--chain", type=int, default=0, help="whose topics (0)")
     command.add_argument("--out", metavar="CSV", help="where they are written; else they are printed")
     _writing(command)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 
-def print_topics(fit: Any, n: int = 8, chain: int = 0) -> None:
+def print_topics(fit: Any, n: int = 8, chain: int = 0, by: str = "relevance") -> None:
     """The topics of a chain, by coefficient where there is one."""
-    frame = fit.topics(n, chain=chain)
+    frame = fit.topics(n, by=by, chain=chain)
     coefficient = next((column for column in frame.columns[5:] if f"{column}_low" in frame), None)
-    table = frame.groupby("topic").agg(terms=("term", " ".join))
+    table = frame.groupby("topic", sort=False).agg(terms=("term", " ".join))
     if coefficient:
         first = frame.drop_duplicates("topic").set_index("topic")
         columns = first[[coefficient, f"{coefficient}_low", f"{coefficient}_high"]].to_numpy()

@@ -89,10 +89,13 @@ def topics(options: argparse.Namespace) -> int:
     if not 0 <= options.chain < chains:
         raise ValueError(f"--chain is {options.chain}; the fit has chains 0 to {chains - 1}.")
     if not options.out:
-        (print_topics if fit.has_topics else print_classes)(fit, options.n, options.chain)
+        if fit.has_topics:
+            print_topics(fit, options.n, options.chain, options.by)
+        else:
+            print_classes(fit, options.n, options.chain)
         return 0
     table = (
-        fit.topics(options.n, chain=options.chain)
+        fit.topics(options.n, by=options.by, chain=options.chain)
         if fit.has_topics
         else leading_of_classes(fit, options.n, options.chain)
     )
