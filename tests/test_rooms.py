@@ -16,7 +16,8 @@ RANK = {
     "inference.native": 2.5, "inference.kernels": 3, "inference.gpu": 3.5, "inference.story": 4,
     "inference.posterior": 5, "inference.blocks": 6, "inference.mcmc": 7, "inference.em": 8, "inference.marginal": 8,
     "inference.predictive": 8, "inference": 9, "diagnostics.convergence": 10, "diagnostics.scoring": 10,
-    "diagnostics.checks": 11, "diagnostics.reporting": 12, "diagnostics": 13, "topiczoo": 14,
+    "diagnostics.checks": 11, "diagnostics.reporting": 12, "diagnostics": 13,
+    "topiczoo.estimators": 14, "topiczoo": 15,
 }  # fmt: skip
 MOST_FILES = 14
 
