@@ -262,6 +262,16 @@ class Corpus:
         return np.asarray(self.counts.sum(axis=1, dtype=np.int64))
 
     @property
+    def fingerprints(self) -> np.ndarray:
+        """A number for the words of each document, int32 [documents]: documents of the same words have the same."""
+        mix, spread = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
+        each = (self.counts.indices.astype(np.uint64) << np.uint64(32)) + self.counts.data.astype(np.uint64)
+        each = (each * mix ^ (each * mix) >> np.uint64(31)) * spread  # sums of these wrap, as they may
+        total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(each, dtype=np.uint64)])
+        found = (total[self.counts.indptr[1:]] - total[self.counts.indptr[:-1]]) * mix
+        return (found >> np.uint64(33)).astype(np.int32)
+
+    @property
     def pairs(self) -> Pairs:
         """The distinct (document, term) pairs with their counts, as stories read them."""
         from .pairs import distinct_pairs  # JAX takes a while to import, and who reads files need not wait for it

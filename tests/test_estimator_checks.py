@@ -35,13 +35,22 @@ OTHERS = [
     StoryClassifier("disclda", story_options={"num_topics": 8, "shared": 2}, **BY_VEM),
 ]
 
+WORDLESS = "the documents of one of the check's classes are rows of zeros: without words they are left out of the fit"
 
-@parametrize_with_checks(CHEAP)
+
+def expected_failures(estimator):
+    """Where a response is learned, what is left of the check's data has but one."""
+    if not estimator.__sklearn_tags__().target_tags.required:
+        return {}
+    return dict.fromkeys(["check_pipeline_consistency", "check_estimators_pickle"], WORDLESS)
+
+
+@parametrize_with_checks(CHEAP, expected_failed_checks=expected_failures)
 def test_a_cheap_estimator_passes_scikit_learns_checks(estimator, check):
     check(estimator)
 
 
 @pytest.mark.slow
-@parametrize_with_checks(OTHERS)
+@parametrize_with_checks(OTHERS, expected_failed_checks=expected_failures)
 def test_estimators_pass_scikit_learns_checks(estimator, check):
     check(estimator)

@@ -60,8 +60,9 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return tags
 
     def transform(self, X: Any) -> np.ndarray:
-        """Expected topic proportions of documents given their words, [documents, topics], by the topics of the first chain."""
-        return self.fit_.transform(self._documents(X))
+        """Expected topic proportions given the words, [documents, topics], by the topics of the first chain."""
+        check_is_fitted(self)
+        return self.fit_.transform(self._documents(X), alike=True)
 
     def topics(self, n: int = 10, feature_names: Iterable[str] | None = None, **options: Any) -> pd.DataFrame:
         """The leading terms of every topic, with its coefficient where there is one: ``fit_.topics``.
@@ -141,5 +142,4 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _documents(self, X: Any) -> Corpus:
         """New documents, those without a word among them."""
-        check_is_fitted(self)
         return self._corpus(validate_data(self, X, reset=False, accept_sparse="csr"), empty="keep")

@@ -12,7 +12,7 @@ from scipy.special import softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from topiczoo.corpora import Corpus
 from topiczoo.inference.predictive.prediction import Prediction
@@ -41,7 +41,8 @@ class _Classifier(ClassifierMixin, TopicEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """The class of each document: the most probable, or under a margin that of the least expected loss."""
-        return self.classes_[self._shares(self.fit_.predict(self._documents(X))).argmax(1)]
+        shares = self.predict_proba(X)
+        return self.classes_[shares.argmax(1)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probabilities of the classes, [documents, classes], in the order of ``classes_``.
@@ -49,7 +50,8 @@ class _Classifier(ClassifierMixin, TopicEstimator):
         A margin, and a class above the words, give none of their own: what they say of a class is tempered until it is as
         sure of the fitted documents as it is right (docs of ``Fit.predict``); no decision depends on it.
         """
-        return self._shares(self.fit_.predict(self._documents(X)))
+        check_is_fitted(self)
+        return self._shares(self.fit_.predict(self._documents(X), alike=True))
 
     def _response(self, codes: np.ndarray) -> Any:
         """Classes as the story takes them: by their names, which the fit then shows."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from topiczoo.diagnostics.scoring.held_out import HeldOut, perplexity
 from topiczoo.models import lda, mixture
@@ -28,8 +28,8 @@ class _OfWords(TopicEstimator):
         return self._held_out(X).perplexity
 
     def _held_out(self, X: Any) -> HeldOut:
-        corpus = self._documents(X)
-        return perplexity(self.fit_, corpus)
+        check_is_fitted(self)
+        return perplexity(self.fit_, self._documents(X))
 
 
 class LDA(_OfWords):
@@ -90,7 +90,7 @@ class MixtureOfCategoricals(_OfWords):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probabilities of each document's topic, [documents, topics]."""
-        return self.fit_.transform(self._documents(X))
+        return self.transform(X)
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable topic of each document."""
