@@ -92,8 +92,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         corpus = self._corpus(X, empty="drop")
         engine, options = self._engine()
         story = as_story(self._story())
-        if (own := self.n_components) is not None and not (isinstance(own, numbers.Integral) and own > 0):
-            raise ValueError(f"n_components is {own!r}; give a whole number of at least 1.")
+        self._check_components(story)
         arguments = {**self._told(corpus), **(self.story_options or {})}
         for name, made_of in getattr(story, "from_corpus", {}).items():  # a story may say which of its arguments do
             arguments.setdefault(name, made_of(corpus))
@@ -103,6 +102,19 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         )
         self.components_ = self._components()
         return self
+
+    def _check_components(self, story: Callable) -> None:
+        if (own := self.n_components) is None:
+            return
+        if not (isinstance(own, numbers.Integral) and own > 0):
+            raise ValueError(f"n_components is {own!r}; give a whole number of at least 1.")
+        known = inspect.signature(story).parameters.values()
+        if not any(p.name == "num_topics" or p.kind is p.VAR_KEYWORD for p in known):
+            name = getattr(story, "__name__", type(story).__name__)
+            raise ValueError(
+                f"n_components is {own}, and the story {name!r} takes no num_topics; leave it out, and give what the story "
+                "calls it in story_options."
+            )
 
     def _engine(self) -> tuple[Callable[..., Fit], dict[str, Any]]:
         if self.engine not in ENGINES:

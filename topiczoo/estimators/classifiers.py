@@ -36,7 +36,7 @@ class _Classifier(ClassifierMixin, TopicEstimator):
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"y has one class, {self.classes_[0]!r}; give documents of two classes or more.")
+            raise ValueError(f"y has one class, {self.classes_.tolist()[0]!r}; give documents of two classes or more.")
         return self._fit(X, lambda corpus: self._response(codes[corpus.source_rows]))
 
     def predict(self, X: Any) -> np.ndarray:
