@@ -303,6 +303,7 @@ def test_labels_of_any_kind_come_back(labels):
     y = labels[places] if isinstance(labels, pd.Categorical) else np.array(labels)[places]
     model = SAGEClassifier(**BY_VEM, random_state=0).fit(X[:30], y[:30])
     assert model.classes_.tolist() == sorted(np.asarray(labels).tolist())
+    np.testing.assert_array_equal(model.components_, model.fit_.mean("deviation", chain=0))
     found, shares = model.predict(NEW), model.predict_proba(NEW)
     assert found.dtype == model.classes_.dtype and set(found.tolist()) <= set(model.classes_.tolist())
     np.testing.assert_array_equal(model.classes_[shares.argmax(1)], found)
@@ -368,6 +369,12 @@ def test_a_story_of_ones_own_is_fitted_and_pickled():
         (SLDARegressor(2.5), Y, "n_components is 2.5"),
         (StoryRegressor(by_names, 3), Y, "n_components is 3, and the story 'by_names' takes no num_topics"),
         (StoryRegressor(3), Y, "story is 3; give a function"),
+        (
+            StoryRegressor(by_names, story_options={"num_samples": 3}),
+            Y,
+            "story_options has 'num_samples', which is no argument",
+        ),
+        (LDA(story_options={"eta": 3}), None, "of the story 'lda'; it has num_topics, alpha, gamma."),
         (SLDAClassifier(), np.ones(60), "y has one class, 1.0; give documents of two classes or more."),
         (SLDAClassifier(response="probit"), THREE, "response is 'probit' for 3 classes"),
         (SLDAClassifier(), Y, "Unknown label type"),

@@ -61,15 +61,15 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def transform(self, X: Any) -> np.ndarray:
         """Expected topic proportions given the words, [documents, topics], by the topics of the first chain."""
-        check_is_fitted(self)
-        return self.fit_.transform(self._documents(X), alike=True)
+        corpus = self._documents(X)
+        return self.fit_.transform(corpus, alike=True)
 
     def topics(self, n: int = 10, feature_names: Iterable[str] | None = None, **options: Any) -> pd.DataFrame:
         """The leading terms of every topic, with its coefficient where there is one: ``fit_.topics``.
 
         In a pipeline the vectoriser knows the words: ``topics(10, pipeline[:-1].get_feature_names_out())``.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "fit_")
         fit = self.fit_
         if feature_names is not None:
             named = Corpus.from_counts(fit.corpus.counts, feature_names)
@@ -80,7 +80,7 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """The story that is fitted."""
         raise NotImplementedError
 
-    def _told(self, corpus: Corpus) -> dict[str, Any]:
+    def _told(self) -> dict[str, Any]:
         """The story's arguments, as far as the parameters of the estimator say them."""
         told = {name: getattr(self, name) for name in self._arguments}
         if self.n_components is not None:
@@ -92,8 +92,10 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         corpus = self._corpus(X, empty="drop")
         engine, options = self._engine()
         story = as_story(self._story())
-        self._check_components(story)
-        arguments = {**self._told(corpus), **(self.story_options or {})}
+        if (own := self.n_components) is not None and not (isinstance(own, numbers.Integral) and own > 0):
+            raise ValueError(f"n_components is {own!r}; give a whole number of at least 1.")
+        self._check_arguments(story)
+        arguments = {**self._told(), **(self.story_options or {})}
         for name, made_of in getattr(story, "from_corpus", {}).items():  # a story may say which of its arguments do
             arguments.setdefault(name, made_of(corpus))
         y = () if respond is None else (respond(corpus),)
@@ -103,18 +105,24 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.components_ = self._components()
         return self
 
-    def _check_components(self, story: Callable) -> None:
-        if (own := self.n_components) is None:
+    def _check_arguments(self, story: Callable) -> None:
+        """What the story must be able to take."""
+        taken = inspect.signature(story).parameters.values()
+        if any(p.kind is p.VAR_KEYWORD for p in taken):
             return
-        if not (isinstance(own, numbers.Integral) and own > 0):
-            raise ValueError(f"n_components is {own!r}; give a whole number of at least 1.")
-        known = inspect.signature(story).parameters.values()
-        if not any(p.name == "num_topics" or p.kind is p.VAR_KEYWORD for p in known):
-            name = getattr(story, "__name__", type(story).__name__)
+        known = [p.name for p in taken if p.kind is not p.POSITIONAL_ONLY][1:]
+        name = getattr(story, "__name__", type(story).__name__)
+        if self.n_components is not None and "num_topics" not in known:
             raise ValueError(
-                f"n_components is {own}, and the story {name!r} takes no num_topics; leave it out, and give what the story "
-                "calls it in story_options."
+                f"n_components is {self.n_components}, and the story {name!r} takes no num_topics; leave it out, and give "
+                "what the story calls it in story_options."
             )
+        for option in self.story_options or {}:
+            if option not in known or option == "y":
+                own = ", ".join(each for each in known if each != "y")
+                raise ValueError(
+                    f"story_options has {option!r}, which is no argument of the story {name!r}; it has {own}."
+                )
 
     def _engine(self) -> tuple[Callable[..., Fit], dict[str, Any]]:
         if self.engine not in ENGINES:
@@ -138,8 +146,11 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return int(check_random_state(self.random_state).randint(SEEDS))
 
     def _components(self) -> np.ndarray:
-        """What words are drawn from, [topics, terms]."""
-        return self.fit_.topic_terms(0)
+        """What words are drawn from: topics, [topics, terms], or what a story without topics has of terms."""
+        if self.fit_.has_topics:
+            return self.fit_.topic_terms(0)
+        (site, *_) = [name for name, dims in self.fit_.graph.dims.items() if dims and dims[-1] == "term"]
+        return self.fit_.mean(site, chain=0)
 
     @property
     def _n_features_out(self) -> int:
@@ -154,4 +165,5 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _documents(self, X: Any) -> Corpus:
         """New documents, those without a word among them."""
+        check_is_fitted(self, "fit_")
         return self._corpus(validate_data(self, X, reset=False, accept_sparse="csr"), empty="keep")

@@ -12,9 +12,8 @@ from scipy.special import softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
-from topiczoo.corpora import Corpus
 from topiczoo.inference.predictive.prediction import Prediction
 from topiczoo.models import medlda, sage_facets, sage_nb, slda_glm, sstm
 from topiczoo.models.catalogue import as_story
@@ -41,7 +40,8 @@ class _Classifier(ClassifierMixin, TopicEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """The class of each document: the most probable, or under a margin that of the least expected loss."""
-        shares = self.predict_proba(X)
+        corpus = self._documents(X)
+        shares = self._shares(self.fit_.predict(corpus, alike=True, calibrate=False))
         return self.classes_[shares.argmax(1)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -50,8 +50,8 @@ class _Classifier(ClassifierMixin, TopicEstimator):
         A margin, and a class above the words, give none of their own: what they say of a class is tempered until it is as
         sure of the fitted documents as it is right (docs of ``Fit.predict``); no decision depends on it.
         """
-        check_is_fitted(self)
-        return self._shares(self.fit_.predict(self._documents(X), alike=True))
+        corpus = self._documents(X)
+        return self._shares(self.fit_.predict(corpus, alike=True))
 
     def _response(self, codes: np.ndarray) -> Any:
         """Classes as the story takes them: by their names, which the fit then shows."""
@@ -112,12 +112,12 @@ class SLDAClassifier(_Classifier):
     def _story(self) -> Callable:
         return slda_glm
 
-    def _told(self, corpus: Corpus) -> dict[str, Any]:
+    def _told(self) -> dict[str, Any]:
         number = len(self.classes_)
         response = self.response or ("logit" if number == 2 else "softmax")
         if response in ("logit", "probit") and number > 2:
             raise ValueError(f"response is {response!r} for {number} classes; leave it out, or give 'softmax'.")
-        told = {**super()._told(corpus), "response": response}
+        told = {**super()._told(), "response": response}
         if response == "softmax":
             told["outputs"] = number
         return {**told, "options": {"num_classes": number}} if response == "ordered" else told
@@ -160,9 +160,9 @@ class SSTMClassifier(_Classifier):
     def _story(self) -> Callable:
         return sstm
 
-    def _told(self, corpus: Corpus) -> dict[str, Any]:
+    def _told(self) -> dict[str, Any]:
         several = {"outputs": len(self.classes_)} if len(self.classes_) > 2 else {}
-        return {**super()._told(corpus), "response": "probit", **several}
+        return {**super()._told(), "response": "probit", **several}
 
     def _response(self, codes: np.ndarray) -> Any:
         return super()._response(codes) if len(self.classes_) == 2 else np.eye(len(self.classes_))[codes]
@@ -212,9 +212,9 @@ class MedLDAClassifier(_Classifier):
     def _story(self) -> Callable:
         return medlda
 
-    def _told(self, corpus: Corpus) -> dict[str, Any]:
+    def _told(self) -> dict[str, Any]:
         several = {} if self.margin == "binary" else {"outputs": len(self.classes_)}
-        return {**super()._told(corpus), **several}
+        return {**super()._told(), **several}
 
 
 class SAGEClassifier(_Classifier):
@@ -256,14 +256,11 @@ class SAGEClassifier(_Classifier):
     def _story(self) -> Callable:
         return sage_nb if self.n_components is None else sage_facets
 
-    def _told(self, corpus: Corpus) -> dict[str, Any]:
-        told = {**super()._told(corpus), "outputs": len(self.classes_)}
+    def _told(self) -> dict[str, Any]:
+        told = {**super()._told(), "outputs": len(self.classes_)}
         if self.prior is not None:
             told["prior"] = self.prior
         return told if self.n_components is None else {**told, "alpha": self.alpha}
-
-    def _components(self) -> np.ndarray:
-        return self.fit_.mean("deviation", chain=0) if self.n_components is None else super()._components()
 
 
 class StoryClassifier(_Classifier):
@@ -298,6 +295,6 @@ class StoryClassifier(_Classifier):
     def _story(self) -> Callable:
         return self.story  # type: ignore[return-value]
 
-    def _told(self, corpus: Corpus) -> dict[str, Any]:
+    def _told(self) -> dict[str, Any]:
         takes = "outputs" in inspect.signature(as_story(self.story)).parameters
-        return {**super()._told(corpus), **({"outputs": len(self.classes_)} if takes else {})}
+        return {**super()._told(), **({"outputs": len(self.classes_)} if takes else {})}

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from topiczoo.models import medlda, slda_glm, sstm
 
@@ -36,10 +36,11 @@ class _Regressor(RegressorMixin, TopicEstimator):
         """The expected response of new documents in y's own units; with ``return_std`` its standard deviation as well.
 
         The deviation is that of the posterior predictive distribution: what is not known of topics and coefficients counts
-        as well as the noise. ``fit_.predict`` has draws and intervals, in the units of ``fit_.info["standardised"]``.
+        as well as the noise. By vem and svi it is too small: they leave out much of what is not known. ``fit_.predict`` has
+        draws and intervals, which documents set aside can calibrate, in the units of ``fit_.info["standardised"]``.
         """
-        check_is_fitted(self)
-        prediction = self.fit_.predict(self._documents(X), alike=True)
+        corpus = self._documents(X)
+        prediction = self.fit_.predict(corpus, alike=True)
         shift, scale = self.fit_.info["standardised"]
         mean = prediction.mean.astype(float) * scale + shift
         return (mean, prediction.draws.std(0).astype(float) * scale) if return_std else mean

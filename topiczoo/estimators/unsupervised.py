@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from topiczoo.diagnostics.scoring.held_out import HeldOut, perplexity
 from topiczoo.models import lda, mixture
@@ -28,8 +28,8 @@ class _OfWords(TopicEstimator):
         return self._held_out(X).perplexity
 
     def _held_out(self, X: Any) -> HeldOut:
-        check_is_fitted(self)
-        return perplexity(self.fit_, self._documents(X))
+        corpus = self._documents(X)
+        return perplexity(self.fit_, corpus)
 
 
 class LDA(_OfWords):
