@@ -88,10 +88,7 @@ class MixtureOfCategoricals(_OfWords):
     def _story(self) -> Callable:
         return mixture
 
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """The probabilities of each document's topic, [documents, topics]."""
-        return self.transform(X)
-
     def predict(self, X: Any) -> np.ndarray:
         """The most probable topic of each document."""
-        return self.predict_proba(X).argmax(1)
+        corpus = self._documents(X)
+        return self.fit_.transform(corpus, alike=True).argmax(1)
