@@ -59,7 +59,7 @@ lint: $(VENV)/.stamp-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	rm -rf $(TYPING) && mkdir -p $(TYPING)
-	ln -s $(addprefix $(CURDIR)/,$(FOLDERS) topiczoo/commands) $(CURDIR)/topiczoo/*.py $(TYPING)/
+	ln -s $(addprefix $(CURDIR)/,$(FOLDERS) topiczoo/commands topiczoo/estimators) $(CURDIR)/topiczoo/*.py $(TYPING)/
 	$(BIN)/mypy
 	$(BIN)/python .ci/paths.py
 

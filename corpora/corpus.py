@@ -270,6 +270,13 @@ class Corpus:
         return np.asarray(self.counts.sum(axis=1, dtype=np.int64))
 
     @property
+    def fingerprints(self) -> np.ndarray:
+        """A number for the words of each document, int32 [documents]: documents of the same words have the same."""
+        each = _mixed((self.counts.indices.astype(np.uint64) << np.uint64(32)) + self.counts.data.astype(np.uint64))
+        total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(each, dtype=np.uint64)])  # wraps, as it may
+        return (_mixed(np.diff(total[self.counts.indptr])) >> np.uint64(33)).astype(np.int32)
+
+    @property
     def pairs(self) -> Pairs:
         """The distinct (document, term) pairs with their counts, as stories read them."""
         from .pairs import distinct_pairs  # JAX takes a while to import, and who reads files need not wait for it
@@ -348,6 +355,13 @@ class Corpus:
             (pairs.data[known], (pairs.row[known], column[known])), shape=(self.num_documents, len(terms))
         )
         return replace(self, counts=canonical_counts(counts), vocabulary=terms)
+
+
+def _mixed(numbers: np.ndarray) -> np.ndarray:
+    """Whole numbers as others that look random (the last steps of SplitMix64)."""
+    numbers = (numbers ^ numbers >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ numbers >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return numbers ^ numbers >> np.uint64(31)
 
 
 def long_document(corpus: Corpus) -> str | None:

@@ -70,6 +70,11 @@ class PaddedBatches(NamedTuple):
     lengths: jax.Array  # [shards, batches, width] tokens of that document (0 where there is none)
     lane: jax.Array  # [documents] position of a document in the flattened lanes
     long: LongDocuments | None = None  # documents that have no tokens in the batches
+    numbers: jax.Array | None = None  # [shards, batches, width] by which random numbers know a document: else its row
+
+    def known_by_words(self, corpus: Corpus) -> PaddedBatches:
+        """The same, where random numbers know a document by its words, wherever it stands and whatever beside it."""
+        return self._replace(numbers=on_device(corpus.fingerprints[np.asarray(self.rows)]))
 
     def of_tokens(self, topics: Any, long_topics: Any = None) -> np.ndarray:
         """What stands in the positions of every token, in the order of ``Corpus.tokens``."""

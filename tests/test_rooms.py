@@ -17,7 +17,7 @@ RANK = {
     "inference.posterior": 5, "inference.blocks": 6, "inference.mcmc": 7, "inference.em": 8, "inference.marginal": 8,
     "inference.predictive": 8, "inference": 9, "diagnostics.convergence": 10, "diagnostics.scoring": 10,
     "diagnostics.checks": 11, "diagnostics.plotting": 12, "diagnostics.reporting": 13, "diagnostics": 14,
-    "topiczoo.commands": 15, "topiczoo": 16,
+    "topiczoo.commands": 15, "topiczoo.estimators": 15, "topiczoo": 16,
 }  # fmt: skip
 MOST_FILES = 14
 

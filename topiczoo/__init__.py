@@ -1,6 +1,7 @@
 """Topic models for text with responses: each generative story is written once and every engine takes it.
 
 >>> from topiczoo import corpora, diagnostics, inference, models
+>>> from topiczoo import LDA, SLDARegressor  # and other estimators for scikit-learn
 """
 
 import gc
@@ -11,9 +12,13 @@ import re
 
 __version__ = importlib.metadata.version(__name__)
 
-__all__ = ["__version__", "corpora", "diagnostics", "inference", "models"]
+_SUBMODULES = ("corpora", "diagnostics", "estimators", "inference", "models")
+_ESTIMATORS = (
+    "LDA", "MixtureOfCategoricals", "SLDARegressor", "SLDAClassifier", "SSTMRegressor", "SSTMClassifier",
+    "MedLDARegressor", "MedLDAClassifier", "SAGEClassifier", "StoryRegressor", "StoryClassifier",
+)  # fmt: skip
 
-_SUBMODULES = frozenset({"corpora", "diagnostics", "inference", "models"})
+__all__ = ["__version__", *_SUBMODULES, *_ESTIMATORS]
 
 
 def _threads_for_xla() -> None:
@@ -35,6 +40,8 @@ _threads_for_xla()
 
 def __getattr__(name: str):
     # Subpackages are imported at first use: `import topiczoo` alone must not wait for jax.
+    if name in _ESTIMATORS:
+        return getattr(__getattr__("estimators"), name)
     if name in _SUBMODULES:
         collecting = gc.isenabled()
         gc.disable()  # imports leave nothing to collect, and looking for it is a tenth of their time

@@ -62,7 +62,7 @@ def ascend(
                 if fresh and bound - before < -ROUNDING * abs(before):
                     fresh, new = False, model.e_step(moved, fresh=False)
                     bound = finite_bound(model, new, graph)
-                rise = (bound - before) / abs(before)
+                rise = (bound - before) / (abs(before) or 1.0)  # one term: nothing is unknown, and the bound is 0
                 fresh = fresh and not (i >= FRESH and rise < tolerance)
                 if model.monotone and rise < -ROUNDING:
                     info["warning"] = f"the bound fell from {before:.8g} to {bound:.8g} in iteration {i}"
@@ -72,7 +72,7 @@ def ascend(
                 bounds.append(bound)
                 bar.update()
                 bar.set_postfix_str(f"bound {bound:.6g}")
-                if not was_fresh and max(abs(rise), abs(shift / before)) < tolerance:
+                if not was_fresh and max(abs(rise), abs(shift / (before or 1.0))) < tolerance:
                     info["converged"] = True
                     break
         except KeyboardInterrupt:

@@ -101,9 +101,9 @@ def soft_sweeps(
     num_topics = counts.shape[1]
 
     def one_shard(shard: tuple, keys: jax.Array, counts: jax.Array, weights: Weights) -> tuple:
-        terms, start, depth, rows, lengths = shard
+        terms, start, depth, rows, lengths, numbers = shard
         begin = jnp.zeros(terms.shape, jnp.int32), jnp.zeros((*rows.shape, num_topics))
-        uniform = jax.vmap(lambda key: shard_uniforms(key, start, depth, rows, len(begin[0]))[0])(keys)
+        uniform = jax.vmap(lambda key: shard_uniforms(key, start, depth, numbers, len(begin[0]))[0])(keys)
         terms = with_padding(terms, _num_terms(weights))
         lanes = jnp.arange(rows.shape[1])
 
@@ -136,7 +136,8 @@ def soft_sweeps(
         return jax.lax.fori_loop(0, rows.shape[0], one_batch, (*begin, beta))[:2]
 
     keys = jax.random.split(key, 1 + exact)
-    shards = batches.terms, batches.start, batches.depth, batches.rows, batches.lengths
+    numbers = batches.rows if batches.numbers is None else batches.numbers
+    shards = batches.terms, batches.start, batches.depth, batches.rows, batches.lengths, numbers
     topics, drawn = over_shards(one_shard, shards, (keys, counts, weights))
     return topics, drawn.reshape(-1, num_topics)[batches.lane]
 

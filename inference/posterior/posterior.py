@@ -123,9 +123,15 @@ class Posterior:
         """The same posterior as one of this class."""
         return cls(**{part.name: getattr(other, part.name) for part in fields(Posterior)})
 
+    def __copy__(self) -> Self:
+        """A copy starts without what prediction has made: its draws may be changed."""
+        other = object.__new__(type(self))
+        other.__dict__ |= self.__dict__ | {"compiled": {}, "temperatures": {}}
+        return other
+
     def __getstate__(self) -> dict[str, Any]:
-        """A copy starts without what prediction has made: its draws may be changed, and it may be sent elsewhere."""
-        return {**self.__dict__, "compiled": {}, "temperatures": {}}
+        """A pickle has neither that nor the guide, whose compiled programs stay with the process, as in a file."""
+        return {**self.__dict__, "compiled": {}, "temperatures": {}, "importance_ratios": None}
 
     def __repr__(self) -> str:
         chains, draws = next(iter({**self.snapshots, **self.draws}.values())).shape[:2]

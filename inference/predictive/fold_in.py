@@ -78,8 +78,9 @@ class FoldIn:
     """
 
     def __init__(
-        self, fit: Posterior, corpus: Corpus, response: Response | None = None, *, chains: Sequence[int] | None = None
-    ) -> None:
+        self, fit: Posterior, corpus: Corpus, response: Response | None = None, *, chains: Sequence[int] | None = None,
+        alike: bool = False,
+    ) -> None:  # fmt: skip
         known = known_words(fit, corpus)
         self.fit = fit
         self.chains = chains or range(next(iter(fit.global_draws().values())).shape[0])
@@ -91,6 +92,9 @@ class FoldIn:
             self.local = self._local(known)
         check_labels(self.graph)
         self.corpus = self.graph.documents(pairs=not words, batches=words)
+        self.alike = alike
+        if alike and words:
+            self.corpus = replace(self.corpus, batches=self.corpus.laid_out.known_by_words(known))
         # the room that a compiled program has for a document
         self.deepest = rounded_up(max(int(np.max(self.corpus.laid_out.depth)), LEAST_POSITIONS)) if words else 0
         self.data = self.corpus, self.graph.response.on_device()

@@ -42,6 +42,7 @@ from .responding import respond
 
 RULES = ("posterior", "plug-in")
 MOST_MOVES = 60_000_000  # of tokens: about six seconds with 50 topics on two cores
+ALIKE = 20  # draws a chain, however many documents there are
 FEW_DRAWS = 8  # a chain, where every class is tried at each
 LEAST_RESPONSES = 200  # drawn for each document at the least: quantiles need more draws than means do
 
@@ -56,6 +57,7 @@ def predict(
     most_draws: int | None = None,
     num_burn: int = 1,
     weights: np.ndarray | None = None,
+    alike: bool = False,
     progress_bar: bool = False,
 ) -> Any:
     """The predictive distribution of the response of new documents.
@@ -85,6 +87,11 @@ def predict(
         False: the model's own numbers in any case. No decision on a class depends on it.
     weights
         How much each chain counts, [chains], by default alike; ``Fit.predict`` finds them by stacking.
+    alike
+        Whether what is expected of a document follows from its words, whatever is predicted beside it: random numbers of its
+        topics then come from its words and not from its row, and there are 20 draws a chain unless ``most_draws`` says
+        otherwise. Draws of documents with the same words are then no independent ones. (Kernels of a GPU, and documents
+        much longer than the others, go by rows in any case.)
 
     Returns a :class:`Prediction`, or a dict of them where the story has several responses.
     """
@@ -95,7 +102,7 @@ def predict(
     aside = None if calibrate is None or calibrate is False else _aside(calibrate)
     settings: dict[str, Any] = {"rule": rule, "seed": seed, "most_draws": most_draws, "num_burn": num_burn}
     settings["weights"] = weights
-    predictions = predicted(FoldIn(fit, corpus), **settings, progress_bar=progress_bar)
+    predictions = predicted(FoldIn(fit, corpus, alike=alike), **settings, progress_bar=progress_bar)
     if calibrate is None and (rows := fit.info.get("held_out")):
         codes = {name: np.asarray(fit.response.named(name), float) for name in predictions}
         aside = fit.corpus[np.asarray(rows)], {name: of_all[np.asarray(rows)] for name, of_all in codes.items()}
@@ -139,7 +146,7 @@ def predicted(
     fit = fold.fit
     above = label_above(fold.graph, fit.sites)
     if most_draws is None:
-        most_draws = _affordable(fold, num_burn) if above is None else FEW_DRAWS
+        most_draws = FEW_DRAWS if above is not None else ALIKE if fold.alike else _affordable(fold, num_burn)
     settings: dict[str, Any] = {"seed": seed, "most_draws": most_draws, "num_burn": num_burn}
     # chains that count for little leave fewer draws: more responses are drawn at each
     shared = 1.0 if weights is None else len(weights) * float(np.sum(np.square(weights)))
@@ -322,15 +329,17 @@ def transform(
     most_draws: int = 20,
     num_burn: int = 1,
     chain: int = 0,
+    alike: bool = False,
     progress_bar: bool = False,
 ) -> np.ndarray:
     """Expected topic proportions of new documents given their words, [documents, topics].
 
-    They are those of one ``chain``, the first by default: topics of different chains are different topics.
+    They are those of one ``chain``, the first by default: topics of different chains are different topics. ``alike`` is that
+    of :func:`predict`.
     """
     check_seed(seed)
     check_draws(most_draws, num_burn)
-    fold = FoldIn(fit, corpus, chains=[chain])
+    fold = FoldIn(fit, corpus, chains=[chain], alike=alike)
     if (above := label_above(fold.graph, fit.sites)) is not None:
         classes = ClassPosterior(fold, above)
         found = [classes(values) for values in fold.points(min(most_draws, FEW_DRAWS))]
