@@ -12,12 +12,13 @@ CACHE := JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/jax JAX_PERSISTENT_CACHE_MIN
 FOLDERS := models inference diagnostics corpora
 TYPING := .cache/typing/topiczoo
 
-.PHONY: help demo test test-slow mutants wheel lint format bench tutorials clean
+.PHONY: help demo test test-slow test-estimators mutants wheel lint format bench tutorials clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo        fit a model to the embedded corpus and report on it"
 	@echo "make test        the tests; make test-slow adds the exact posteriors of more edited stories"
+	@echo "make test-estimators   scikit-learn's checks of every estimator: half an hour"
 	@echo "make mutants     plant mistakes in a copy, one at a time: do the tests notice?"
 	@echo "make wheel       build the wheel and use it from an environment and a folder of its own"
 	@echo "make lint        ruff and mypy; make format repairs what ruff can"
@@ -39,10 +40,13 @@ demo: $(VENV)/.stamp-test
 	$(BIN)/topiczoo demo --force
 
 test: $(VENV)/.stamp-test
-	$(CACHE) $(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder -m "not slow" $(PYTEST_ARGS)
+	$(CACHE) $(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder -m "not slow and not longest" $(PYTEST_ARGS)
 
 test-slow: $(VENV)/.stamp-test
 	$(CACHE) $(BIN)/pytest -n $(WORKERS) --dist worksteal -m slow $(PYTEST_ARGS)
+
+test-estimators: $(VENV)/.stamp-test
+	$(CACHE) $(BIN)/pytest -n $(WORKERS) --dist worksteal tests/test_estimator_checks.py $(PYTEST_ARGS)
 
 mutants: $(VENV)/.stamp-test
 	$(CACHE) $(BIN)/python tests/mutants/run.py --workers $(WORKERS) $(MUTANTS)
