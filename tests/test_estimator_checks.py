@@ -58,5 +58,5 @@ def test_estimators_pass_scikit_learns_checks(estimator, check):
 @pytest.mark.longest
 @parametrize_with_checks(REST, expected_failed_checks=expected_failures)
 def test_all_other_estimators_pass_scikit_learns_checks(estimator, check):
-    """They share all their code with the ones above but for the story's name; every check compiles for documents of its own."""
+    """But for the name of a story they share their code with those above; every check compiles for its own documents."""
     check(estimator)
