@@ -18,6 +18,7 @@ if version("jax").startswith("0.10."):  # XLA stops at a flag it does not know
     FLAGS += ["--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1"]
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("XLA_FLAGS", " ".join(FLAGS))
+os.environ.setdefault("TOPICZOO_NATIVE", "off")  # tests of XLA's sweep must not find the other, which a user has built
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 

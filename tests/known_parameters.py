@@ -116,7 +116,12 @@ def copies(story, number=110):
     return Corpus.from_counts(counts[which]), y, which, kinds
 
 
-def standard_errors(found, exact):
-    """How far means of independent copies [copy, ...] are from what they should be, in standard errors."""
+def standard_errors(found, exact, num_draws=np.inf):
+    """How far means of independent copies [copy, ...] are from what they should be, in standard errors.
+
+    What is rare shows its spread too seldom: the error is no less than that of as many events as are expected in
+    ``num_draws`` of each copy.
+    """
     error = found.std(0, ddof=1) / np.sqrt(len(found))
-    return np.abs(found.mean(0) - exact) / np.maximum(error, 1e-4)  # what is too rare to be seen has no spread
+    least = np.maximum(np.sqrt(np.maximum(exact, 0) / len(found) / num_draws), 1e-4)
+    return np.abs(found.mean(0) - exact) / np.maximum(error, least)

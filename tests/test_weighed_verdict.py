@@ -7,7 +7,7 @@ import pytest
 from test_diagnosis import followed, other_topics
 
 from topiczoo import inference
-from topiczoo.arguments import read_settings
+from topiczoo.commands.arguments import read_settings
 from topiczoo.diagnostics import diagnose, report
 from topiczoo.diagnostics.convergence.weighed import explained, held_out_check
 from topiczoo.inference import Fit

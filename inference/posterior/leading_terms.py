@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.stats import rankdata
 
 WEIGHTS = {"relevance": 0.6, "frex": 0.5, "probability": None}  # orders of terms, and their weights
 UNSEEN = 0.5  # occurrences that a term of the vocabulary without any is taken for
@@ -54,6 +53,8 @@ def term_scores(beta: np.ndarray, counts: np.ndarray, by: str = "relevance", wei
     if by == "relevance":
         share = np.maximum(counts, UNSEEN) / max(np.sum(counts), 1)
         return np.log(np.maximum(beta, TINY)) - (1 - weight) * np.log(share)
+    from scipy.stats import rankdata  # half a second of start-up
+
     exclusive = beta / np.maximum(beta.sum(0), TINY)
     most = beta.shape[1]
     exclusivity, frequency = (rankdata(values, "max", axis=1) / most for values in (exclusive, beta))
