@@ -74,7 +74,8 @@ def test_topics_have_their_exact_law(monkeypatch, story, layout, collapse):
 
     with jax.debug_key_reuse(True):  # no key is used twice
         # of 150 draws in a row the ratio of assert_independent is 0.99, give or take 0.25 (30 seeds): one that is near it
-        z, drawn = jax.tree.map(np.asarray, run(jax.random.key(2 if story is known.supervised and layout else 0), data, y))
+        key = jax.random.key(2 if story is known.supervised and layout else 0)
+        z, drawn = jax.tree.map(np.asarray, run(key, data, y))
     assert_counted(z, data.batches, corpus)
     counts, drawn, means = jax.tree.map(lambda of_draws: of_draws[WARM_UP:], drawn)
     for number, kind in enumerate(kinds):
