@@ -275,14 +275,16 @@ def test_topics_fold_in_and_show_probabilities(tmp_path):
     assert fit.graph.dims["deviation"] == ("topic", "term") and not fit.coefficients
     assert 0.5 < share_of_zeros(deviation) < 1
     beta = softmax(GIVEN["background"] + deviation, axis=1)
-    table = fit.topics(4)
+    table = fit.topics(4, by="probability")
     leading = np.sort(beta, axis=1)[:, ::-1][:, :4]
     np.testing.assert_allclose(table["probability"].to_numpy().reshape(3, 4), leading, rtol=1e-4)
     theta = fit.transform(CORPUS[90:])
     assert len(set(theta.argmax(1)[:3])) == 3 and np.mean(theta.argmax(1)[3:] == theta.argmax(1)[:-3]) > 0.9
     assert diagnostics.perplexity(fit, CORPUS[90:]).perplexity < 55  # of 60 terms, under the background alone 57
     fit.save(tmp_path / "fit.nc")
-    np.testing.assert_allclose(inference.load(tmp_path / "fit.nc").topics(4)["probability"], table["probability"])
+    np.testing.assert_allclose(
+        inference.load(tmp_path / "fit.nc").topics(4, by="probability")["probability"], table["probability"]
+    )
 
 
 def corner(counts, y, **arguments):
