@@ -5,33 +5,21 @@ from __future__ import annotations
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from topiczoo.estimators import (
-    LDA,
-    MedLDAClassifier,
-    MedLDARegressor,
-    MixtureOfCategoricals,
-    SAGEClassifier,
-    SLDAClassifier,
-    SLDARegressor,
-    SSTMClassifier,
-    SSTMRegressor,
-    StoryClassifier,
-    StoryRegressor,
-)
+from topiczoo import estimators
 
 BY_VEM = {"engine": "vem", "engine_options": {"num_iterations": 3, "num_draws": 5}}
 BY_GIBBS = {"engine": "gibbs", "engine_options": {"num_warmup": 2, "num_samples": 4, "num_chains": 1}}
-CHEAP = [SAGEClassifier(**BY_VEM)]
-OTHERS = [SLDARegressor(2, **BY_GIBBS), LDA(2, **BY_VEM)]
+CHEAP = [estimators.SAGEClassifier(**BY_VEM)]
+OTHERS = [estimators.SLDARegressor(2, **BY_GIBBS), estimators.LDA(2, **BY_VEM)]
 REST = [
-    MixtureOfCategoricals(2, **BY_GIBBS),
-    SLDAClassifier(2, **BY_VEM),
-    SSTMRegressor(2, **BY_GIBBS),
-    SSTMClassifier(2, **BY_GIBBS),
-    MedLDARegressor(2, **BY_VEM),
-    MedLDAClassifier(2, **BY_VEM),
-    StoryRegressor("slda", 2, **BY_VEM),
-    StoryClassifier("disclda", story_options={"num_topics": 8, "shared": 2}, **BY_VEM),
+    estimators.MixtureOfCategoricals(2, **BY_GIBBS),
+    estimators.SLDAClassifier(2, **BY_VEM),
+    estimators.SSTMRegressor(2, **BY_GIBBS),
+    estimators.SSTMClassifier(2, **BY_GIBBS),
+    estimators.MedLDARegressor(2, **BY_VEM),
+    estimators.MedLDAClassifier(2, **BY_VEM),
+    estimators.StoryRegressor("slda", 2, **BY_VEM),
+    estimators.StoryClassifier("disclda", story_options={"num_topics": 8, "shared": 2}, **BY_VEM),
 ]
 
 WORDLESS = "the documents of one of the check's classes are rows of zeros: without words they are left out of the fit"

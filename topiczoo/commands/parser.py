@@ -106,6 +106,26 @@ def _seed(command: argparse.ArgumentParser) -> None:
     command.add_argument("--seed", type=int, default=0, help="of random numbers (0)")
 
 
+def _documents(command: argparse.ArgumentParser) -> None:
+    """Documents with responses, read from a file."""
+    _response(command)
+    _standardising(command)
+    _reading(command)
+    _words(command)
+
+
+def _fitting(command: argparse.ArgumentParser, *, out: str) -> None:
+    """A story, the documents that it is fitted to, and by what."""
+    command.add_argument("story", metavar="STORY", help=STORY)
+    command.add_argument("data", metavar="DATA", help=DATA)
+    command.add_argument("out", metavar="OUT", help=out)
+    command.add_argument("--engine", default="gibbs", choices=ENGINES, help="(gibbs)")
+    _settings(command, "the story or the engine")
+    _seed(command)
+    _writing(command)
+    _documents(command)
+
+
 def _demo(command: argparse.ArgumentParser) -> None:
     """Fit supervised LDA to simulated restaurant reviews and look at it.
 
@@ -137,17 +157,7 @@ def _fit(command: argparse.ArgumentParser) -> None:
 
     topiczoo fit slda reviews.csv fit.nc --y stars --standardise --id id --set num_topics=10
     """
-    command.add_argument("story", metavar="STORY", help=STORY)
-    command.add_argument("data", metavar="DATA", help=DATA)
-    command.add_argument("out", metavar="OUT", help="where the fit is saved (netCDF)")
-    command.add_argument("--engine", default="gibbs", choices=ENGINES, help="(gibbs)")
-    _settings(command, "the story or the engine")
-    _seed(command)
-    _writing(command)
-    _response(command)
-    _standardising(command)
-    _reading(command)
-    _words(command)
+    _fitting(command, out="where the fit is saved (netCDF)")
 
 
 def _predict(command: argparse.ArgumentParser) -> None:
@@ -216,9 +226,6 @@ def _compare(command: argparse.ArgumentParser) -> None:
 
     topiczoo compare slda reviews.csv numbers.csv --y stars --standardise --topics 5,10,20
     """
-    command.add_argument("story", metavar="STORY", help=STORY)
-    command.add_argument("data", metavar="DATA", help=DATA)
-    command.add_argument("out", metavar="OUT", help="where the table is written (CSV)")
     command.add_argument(
         "--topics", metavar="5,10,20", help="numbers to try; or how_many=5,10,20 where the story has several such"
     )
@@ -227,14 +234,7 @@ def _compare(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--folds", type=int, default=5, help="parts of the documents, of which one is held out (5)")
     command.add_argument("--fits", type=int, default=1, help="how many parts are held out in turn (1)")
-    command.add_argument("--engine", default="gibbs", choices=ENGINES, help="(gibbs)")
-    _settings(command, "the story or the engine")
-    _seed(command)
-    _writing(command)
-    _response(command)
-    _standardising(command)
-    _reading(command)
-    _words(command)
+    _fitting(command, out="where the table is written (CSV)")
 
 
 def _check(command: argparse.ArgumentParser) -> None:
@@ -250,10 +250,7 @@ def _check(command: argparse.ArgumentParser) -> None:
     _settings(command, "the story")
     _seed(command)
     _config(command)
-    _response(command)
-    _standardising(command)
-    _reading(command)
-    _words(command)
+    _documents(command)
 
 
 def _simulate(command: argparse.ArgumentParser) -> None:

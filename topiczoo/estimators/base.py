@@ -59,6 +59,12 @@ class TopicEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         tags.transformer_tags.preserves_dtype = []  # proportions are float32, as the engines compute them
         return tags
 
+    def _keep(self, given: Mapping[str, Any]) -> None:
+        """The arguments of a constructor, as they are: get_params finds them by their names, and nothing is checked before
+        ``fit``, as scikit-learn asks."""
+        for name in given.keys() - {"self"}:
+            setattr(self, name, given[name])
+
     def transform(self, X: Any) -> np.ndarray:
         """Expected topic proportions given the words, [documents, topics], by the topics of the first chain."""
         corpus = self._documents(X)

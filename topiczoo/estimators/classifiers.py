@@ -90,6 +90,7 @@ class SLDAClassifier(_Classifier):
     """
 
     _arguments: ClassVar = ("alpha", "gamma", "scale")
+    response: str | None
 
     def __init__(
         self, n_components: int = 20, *, response: str | None = None, scale: float = 2.0, response_weight: float = 1.0,
@@ -97,17 +98,7 @@ class SLDAClassifier(_Classifier):
         engine_options: Mapping[str, Any] | None = None, story_options: Mapping[str, Any] | None = None,
         random_state: Any = None, verbose: bool = False,
     ) -> None:  # fmt: skip
-        self.n_components = n_components
-        self.response = response
-        self.scale = scale
-        self.response_weight = response_weight
-        self.alpha = alpha
-        self.gamma = gamma
-        self.engine = engine
-        self.engine_options = engine_options
-        self.story_options = story_options
-        self.random_state = random_state
-        self.verbose = verbose
+        self._keep(locals())
 
     def _story(self) -> Callable:
         return slda_glm
@@ -145,17 +136,7 @@ class SSTMClassifier(_Classifier):
         engine: str = "gibbs", engine_options: Mapping[str, Any] | None = None,
         story_options: Mapping[str, Any] | None = None, random_state: Any = None, verbose: bool = False,
     ) -> None:  # fmt: skip
-        self.n_components = n_components
-        self.prior = prior
-        self.nu = nu
-        self.response_weight = response_weight
-        self.alpha = alpha
-        self.gamma = gamma
-        self.engine = engine
-        self.engine_options = engine_options
-        self.story_options = story_options
-        self.random_state = random_state
-        self.verbose = verbose
+        self._keep(locals())
 
     def _story(self) -> Callable:
         return sstm
@@ -186,6 +167,7 @@ class MedLDAClassifier(_Classifier):
     """
 
     _arguments: ClassVar = ("alpha", "gamma", "margin", "weight", "cost", "prior", "nu")
+    margin: str
 
     def __init__(
         self, n_components: int = 40, *, margin: str = "classes", weight: float = 1.0, cost: float = 16.0,
@@ -194,20 +176,7 @@ class MedLDAClassifier(_Classifier):
         engine_options: Mapping[str, Any] | None = None, story_options: Mapping[str, Any] | None = None,
         random_state: Any = None, verbose: bool = False,
     ) -> None:  # fmt: skip
-        self.n_components = n_components
-        self.margin = margin
-        self.weight = weight
-        self.cost = cost
-        self.prior = prior
-        self.nu = nu
-        self.response_weight = response_weight
-        self.alpha = alpha
-        self.gamma = gamma
-        self.engine = engine
-        self.engine_options = engine_options
-        self.story_options = story_options
-        self.random_state = random_state
-        self.verbose = verbose
+        self._keep(locals())
 
     def _story(self) -> Callable:
         return medlda
@@ -236,6 +205,8 @@ class SAGEClassifier(_Classifier):
     """
 
     _arguments: ClassVar = ("scale",)
+    prior: str | None
+    alpha: float | str | Sequence[float]
 
     def __init__(
         self, n_components: int | None = None, *, prior: str | None = None, scale: float = 3.0,
@@ -243,15 +214,7 @@ class SAGEClassifier(_Classifier):
         engine_options: Mapping[str, Any] | None = None, story_options: Mapping[str, Any] | None = None,
         random_state: Any = None, verbose: bool = False,
     ) -> None:  # fmt: skip
-        self.n_components = n_components
-        self.prior = prior
-        self.scale = scale
-        self.alpha = alpha
-        self.engine = engine
-        self.engine_options = engine_options
-        self.story_options = story_options
-        self.random_state = random_state
-        self.verbose = verbose
+        self._keep(locals())
 
     def _story(self) -> Callable:
         return sage_nb if self.n_components is None else sage_facets
@@ -277,20 +240,14 @@ class StoryClassifier(_Classifier):
     """
 
     _arguments: ClassVar = ()
+    story: str | Callable
 
     def __init__(
         self, story: str | Callable, n_components: int | None = None, *, response_weight: float = 1.0,
         engine: str = "gibbs", engine_options: Mapping[str, Any] | None = None,
         story_options: Mapping[str, Any] | None = None, random_state: Any = None, verbose: bool = False,
     ) -> None:  # fmt: skip
-        self.story = story
-        self.n_components = n_components
-        self.response_weight = response_weight
-        self.engine = engine
-        self.engine_options = engine_options
-        self.story_options = story_options
-        self.random_state = random_state
-        self.verbose = verbose
+        self._keep(locals())
 
     def _story(self) -> Callable:
         return self.story  # type: ignore[return-value]

@@ -70,6 +70,7 @@ class SLDARegressor(_Regressor):
     """
 
     _arguments: ClassVar = ("alpha", "gamma", "response", "scale")
+    response: str | Callable
 
     def __init__(
         self, n_components: int = 20, *, response: str | Callable = "normal", scale: float = 2.0,
@@ -77,17 +78,7 @@ class SLDARegressor(_Regressor):
         engine: str = "gibbs", engine_options: Mapping[str, Any] | None = None,
         story_options: Mapping[str, Any] | None = None, random_state: Any = None, verbose: bool = False,
     ) -> None:  # fmt: skip
-        self.n_components = n_components
-        self.response = response
-        self.scale = scale
-        self.response_weight = response_weight
-        self.alpha = alpha
-        self.gamma = gamma
-        self.engine = engine
-        self.engine_options = engine_options
-        self.story_options = story_options
-        self.random_state = random_state
-        self.verbose = verbose
+        self._keep(locals())
 
     def _story(self) -> Callable:
         return slda_glm
@@ -117,18 +108,7 @@ class SSTMRegressor(_Regressor):
         gamma: float | str = 0.1, engine: str = "gibbs", engine_options: Mapping[str, Any] | None = None,
         story_options: Mapping[str, Any] | None = None, random_state: Any = None, verbose: bool = False,
     ) -> None:  # fmt: skip
-        self.n_components = n_components
-        self.prior = prior
-        self.nu = nu
-        self.sigma = sigma
-        self.response_weight = response_weight
-        self.alpha = alpha
-        self.gamma = gamma
-        self.engine = engine
-        self.engine_options = engine_options
-        self.story_options = story_options
-        self.random_state = random_state
-        self.verbose = verbose
+        self._keep(locals())
 
     def _story(self) -> Callable:
         return sstm
@@ -157,20 +137,7 @@ class MedLDARegressor(_Regressor):
         engine_options: Mapping[str, Any] | None = None, story_options: Mapping[str, Any] | None = None,
         random_state: Any = None, verbose: bool = False,
     ) -> None:  # fmt: skip
-        self.n_components = n_components
-        self.margin = margin
-        self.weight = weight
-        self.epsilon = epsilon
-        self.prior = prior
-        self.nu = nu
-        self.response_weight = response_weight
-        self.alpha = alpha
-        self.gamma = gamma
-        self.engine = engine
-        self.engine_options = engine_options
-        self.story_options = story_options
-        self.random_state = random_state
-        self.verbose = verbose
+        self._keep(locals())
 
     def _story(self) -> Callable:
         return medlda
@@ -191,21 +158,15 @@ class StoryRegressor(_Regressor):
     """
 
     _arguments: ClassVar = ()
+    story: str | Callable
+    standardise: bool
 
     def __init__(
         self, story: str | Callable, n_components: int | None = None, *, standardise: bool = False,
         response_weight: float = 1.0, engine: str = "gibbs", engine_options: Mapping[str, Any] | None = None,
         story_options: Mapping[str, Any] | None = None, random_state: Any = None, verbose: bool = False,
     ) -> None:  # fmt: skip
-        self.story = story
-        self.n_components = n_components
-        self.standardise = standardise
-        self.response_weight = response_weight
-        self.engine = engine
-        self.engine_options = engine_options
-        self.story_options = story_options
-        self.random_state = random_state
-        self.verbose = verbose
+        self._keep(locals())
 
     def _story(self) -> Callable:
         return self.story  # type: ignore[return-value]

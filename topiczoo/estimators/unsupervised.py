@@ -51,14 +51,7 @@ class LDA(_OfWords):
         engine: str = "gibbs", engine_options: Mapping[str, Any] | None = None,
         story_options: Mapping[str, Any] | None = None, random_state: Any = None, verbose: bool = False,
     ) -> None:  # fmt: skip
-        self.n_components = n_components
-        self.alpha = alpha
-        self.gamma = gamma
-        self.engine = engine
-        self.engine_options = engine_options
-        self.story_options = story_options
-        self.random_state = random_state
-        self.verbose = verbose
+        self._keep(locals())
 
     def _story(self) -> Callable:
         return lda
@@ -76,14 +69,7 @@ class MixtureOfCategoricals(_OfWords):
         engine_options: Mapping[str, Any] | None = None, story_options: Mapping[str, Any] | None = None,
         random_state: Any = None, verbose: bool = False,
     ) -> None:  # fmt: skip
-        self.n_components = n_components
-        self.alpha = alpha
-        self.gamma = gamma
-        self.engine = engine
-        self.engine_options = engine_options
-        self.story_options = story_options
-        self.random_state = random_state
-        self.verbose = verbose
+        self._keep(locals())
 
     def _story(self) -> Callable:
         return mixture
