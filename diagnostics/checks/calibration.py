@@ -28,6 +28,7 @@ from .invariants import Quantities, invariants
 
 LEVEL = 0.01  # chance that a right engine fails a whole test, all its quantities together
 BATCH = 250  # simulations run side by side at most
+ACROSS = 6  # quantities side by side in a figure
 PRIOR_DRAWS = 10_000  # from the story alone, for Geweke's test
 
 
@@ -247,14 +248,15 @@ def _z(averages: np.ndarray, expected: float, variance: float) -> float:
 
 
 def plot_calibration(calibration: Calibration) -> Any:
-    """A column a quantity: the histogram of ranks, and the ECDF minus the diagonal with its simultaneous band."""
+    """For each quantity the histogram of ranks, and below it the ECDF minus the diagonal with its simultaneous band."""
     import matplotlib.pyplot as plt
 
     ranks, last = calibration.ranks, calibration.num_draws
     columns = list(ranks.columns)
-    figure, axes = plt.subplots(
-        2, len(columns), figsize=(2.3 * len(columns), 4), squeeze=False, layout="constrained", sharey="row"
-    )
+    across, down = min(len(columns), ACROSS), -(-len(columns) // ACROSS)
+    size = 2.3 * across, 3.6 * down + 0.4
+    figure, axes = plt.subplots(2 * down, across, figsize=size, squeeze=False, layout="constrained", sharey="row")
+    aboves, belows = axes[::2].ravel(), axes[1::2].ravel()
     number = len(ranks)
     # a point of the ECDF leaves the band where its two-sided binomial tail is below what 99% of uniform ranks stay above
     tail = np.quantile(_null_excursions(number, last), LEVEL) / 2
@@ -262,7 +264,7 @@ def plot_calibration(calibration: Calibration) -> Any:
     low, high = (stats.binom.ppf(q, number, share) / number - share for q in (tail, 1 - tail))
     bins = np.linspace(-0.5, last + 0.5, min(17, last + 2))
     passes = calibration.table["passes"]
-    for above, below, name in zip(*axes, columns, strict=True):
+    for above, below, name in zip(aboves, belows, columns, strict=False):
         color = "#3b6ea5" if passes[name] else "#b3402e"
         above.hist(ranks[name], bins=bins, color=color, alpha=0.8)
         above.axhline(number / (len(bins) - 1), color="black", linewidth=0.8)
@@ -271,7 +273,10 @@ def plot_calibration(calibration: Calibration) -> Any:
         below.fill_between(share, low, high, color="#dddddd", step="mid")
         below.step(share, ecdf, where="mid", color=color)
         below.set_xlabel("rank", fontsize=8)
-    axes[0, 0].set_ylabel("simulations")
-    axes[1, 0].set_ylabel("ECDF - uniform")
+    for above, below in zip(axes[::2, 0], axes[1::2, 0], strict=True):
+        above.set_ylabel("simulations")
+        below.set_ylabel("ECDF - uniform")
+    for unused in (*aboves[len(columns) :], *belows[len(columns) :]):
+        unused.remove()
     figure.suptitle(calibration.title, fontsize=10)
     return figure

@@ -6,7 +6,6 @@ together taught the story. On held-out documents nothing of it enters at all.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -123,33 +122,6 @@ def coverage(checked: xr.DataTree, levels: Sequence[float] = LEVELS) -> pd.DataF
     return pd.DataFrame(rows, columns=["response", "level", "covered", "error", "documents"])
 
 
-def plot_response(checked: xr.DataTree, **options: Any) -> Any:
-    """The distribution of observed responses over those of whole predicted corpora; ArviZ's ``plot_ppc_dist``."""
-    from arviz_plots import plot_ppc_dist
-
-    tree = _columns(checked)
-    draws = tree["posterior_predictive"].sizes["chain"] * tree["posterior_predictive"].sizes["draw"]
-    whole = any(value.attrs["kind"] != REAL for value in tree["observed_data"].data_vars.values())
-    options = {"num_samples": min(50, draws), "kind": "ecdf" if whole else "kde", **options}
-    return _quietly(plot_ppc_dist, tree, **options)
-
-
-def plot_response_pit(checked: xr.DataTree, *, coverage: bool = False, **options: Any) -> Any:
-    """Whether responses fall where predicted: ArviZ's ``plot_ppc_pit``, or for classes ``plot_ppc_pava``.
-
-    The line stays within the band if predictions are calibrated. With ``coverage`` it tells of central intervals.
-    """
-    from arviz_plots import plot_ppc_pava, plot_ppc_pit
-
-    tree = _columns(checked)
-    kinds = {str(name): value.attrs["kind"] for name, value in tree["observed_data"].data_vars.items()}
-    numbers = [name for name in kinds if kinds[name] != CLASS]
-    if numbers:
-        return _quietly(plot_ppc_pit, tree, var_names=numbers, coverage=coverage, **options)
-    two = all(int(value.max()) <= 1 for group in tree.children.values() for value in group.data_vars.values())
-    return _quietly(plot_ppc_pava, tree, data_type="binary" if two else "categorical", **options)
-
-
 def _columns(checked: xr.DataTree) -> xr.DataTree:
     """The same with one variable for each column of a response: ArviZ's checks are of one column."""
     groups: dict[str, dict[str, xr.DataArray]] = {}
@@ -161,10 +133,3 @@ def _columns(checked: xr.DataTree) -> xr.DataTree:
                 label = f"{name}[{', '.join(map(str, place))}]" if place else str(name)
                 groups[group][label] = value.isel(dict(zip(rest, place, strict=True)), drop=True)
     return xr.DataTree.from_dict({group: xr.Dataset(values) for group, values in groups.items()})
-
-
-def _quietly(plot: Any, *arguments: Any, **options: Any) -> Any:
-    """ArviZ suggests other plots for whole numbers; the choice has been made here."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return plot(*arguments, backend="matplotlib", **options)

@@ -12,7 +12,7 @@ instantaneous mutual information IMI_kw is large for a word that stays within fe
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -76,11 +76,13 @@ def check_words(
     corpus = fit.corpus if corpus is None else corpus
     tokens = token_topics(fit, corpus, chain=chain, most_draws=most_draws, seed=seed)
     rng = np.random.default_rng(seed)
-    shape = tokens.num_topics, len(fit.vocabulary)
+    used = _used(tokens.topics, tokens.term, tokens.num_topics)
+    shape = used.terms.shape
     topics, terms, counts = _Comparison(shape[:1]), _Comparison(shape), np.zeros(shape)
     for topic in tokens.topics:
         order = np.argsort(topic, kind="stable")
         topic, document, term = topic[order].astype(np.int64), tokens.document[order], tokens.term[order]
+        term = used.number(topic, term)
         observed = mutual_information(topic, document, term, shape)
         # topics are sorted, so that this permutes words within each
         permuted = (term[np.lexsort((rng.random(len(term)), topic))] for _ in range(replications))
@@ -94,9 +96,32 @@ def check_words(
     rows = (np.arange(shape[0])[:, None] * shape[1] + leading).ravel()
     one_by_one = terms.frame().iloc[rows].reset_index(drop=True)
     one_by_one.insert(0, "topic", np.repeat(np.arange(shape[0]), leading.shape[1]))
-    one_by_one.insert(1, "term", fit.vocabulary[leading.ravel()])
+    one_by_one.insert(1, "term", fit.vocabulary[used.terms.ravel()[rows]])
     one_by_one.insert(2, "count", counts.ravel()[rows])
-    return WordCheck(frame.rename_axis("topic"), one_by_one)
+    return WordCheck(frame.rename_axis("topic"), one_by_one[one_by_one["count"] > 0].reset_index(drop=True))
+
+
+class _Used(NamedTuple):
+    """Terms that each topic uses in any draw, numbered within it: many fewer than the vocabulary has."""
+
+    codes: np.ndarray  # topic and term in one number, sorted
+    numbers: np.ndarray  # of a term within its topic
+    terms: np.ndarray  # behind each number, [topics, numbers]; 0 beyond the last of a topic
+    num_terms: int
+
+    def number(self, topic: np.ndarray, term: np.ndarray) -> np.ndarray:
+        """The numbers of tokens' terms within their topics."""
+        return self.numbers[np.searchsorted(self.codes, topic * self.num_terms + term)]
+
+
+def _used(topics: np.ndarray, term: np.ndarray, num_topics: int) -> _Used:
+    num_terms = int(term.max(initial=0)) + 1
+    codes = np.unique(np.concatenate([np.unique(topic.astype(np.int64) * num_terms + term) for topic in topics]))
+    own = codes // num_terms
+    numbers = np.arange(len(codes)) - np.searchsorted(own, np.arange(num_topics))[own]
+    terms = np.zeros((num_topics, int(numbers.max(initial=0)) + 1), int)
+    terms[own, numbers] = codes % num_terms
+    return _Used(codes, numbers, terms, num_terms)
 
 
 def mutual_information(

@@ -14,10 +14,10 @@ from topiczoo.inference.story.validation import check_seed
 
 from .alignment import AlignedFit, align
 from .chain_checks import chain_checks, divergences, numbers_of
-from .followed import DOCUMENTS, follow, prediction_checks
+from .followed import DOCUMENTS, Followed, follow, prediction_checks
 from .quantities import series
 from .reliance import rely
-from .variational import check_bound, check_svi
+from .variational import check_bound, check_svi, starts_of
 from .weighed import held_out_check, rely_on_weighed
 from .wording import verdict
 
@@ -110,15 +110,7 @@ def diagnose(
     aligned = fit if isinstance(fit, AlignedFit) else align(fit)
     checks: list[dict[str, Any]]
     if fit.engine in ("gibbs", "nuts"):
-        try:
-            followed = follow(aligned, predictions, seed)
-            predicted = prediction_checks(followed, limits)
-        except ValueError as error:  # the story does not let new documents be folded in
-            followed = {}
-            predicted = [{
-                "check": "chains predict alike", "about": "predictions", "value": None,
-                "threshold": limits["prediction_error"], "passes": None, "meaning": f"cannot be known: {error}",
-            }]  # fmt: skip
+        followed, predicted = _predictions(aligned, predictions, seed, limits)
         found = series(aligned, followed)
         numbers = numbers_of(found, limits)
         if serving(fit.info):  # chains that differ are averaged: R-hat is told, and judges nothing
@@ -132,6 +124,8 @@ def diagnose(
         numbers = numbers_of(series(aligned), limits, independent=True)
         checks = check_svi(aligned, limits) if fit.engine == "svi" else check_bound(aligned)
         by = "approximation"
+        if starts_of(fit) > 1:
+            checks += _predictions(aligned, predictions, seed, limits)[1]
         if serving(fit.info):
             rests = ("the loss rests", "the bound rests")  # there is no posterior to be near to
             checks = [check for check in checks if check["check"] in rests]
@@ -146,3 +140,17 @@ def diagnose(
     frame["passes"] = frame["passes"].astype(object)
     reliance = rely_on_weighed(aligned, frame) if serving(fit.info) else rely(aligned, frame, limits)
     return Diagnosis(numbers, frame, reliance, verdict(aligned, frame, reliance, limits), aligned)
+
+
+def _predictions(
+    aligned: AlignedFit, number: int, seed: int, limits: Mapping[str, float]
+) -> tuple[dict[str, Followed], list[dict[str, Any]]]:
+    """What is expected of documents in each chain, and whether chains agree on it."""
+    try:
+        followed = follow(aligned, number, seed)
+        return followed, prediction_checks(followed, limits)
+    except ValueError as error:  # the story does not let new documents be folded in
+        return {}, [{
+            "check": "chains predict alike", "about": "predictions", "value": None,
+            "threshold": limits["prediction_error"], "passes": None, "meaning": f"cannot be known: {error}",
+        }]  # fmt: skip

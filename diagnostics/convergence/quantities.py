@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from topiczoo.inference import Fit
+from topiczoo.inference.posterior.leading_terms import leading
 from topiczoo.inference.posterior.naming import topic_labels
 
 from .alignment import topic_usage
@@ -105,9 +106,9 @@ def _terms(fit: Fit) -> list[Series]:
         if dims != ("topic" if of_topics else "label", "term") or value is None:
             continue
         names = topic_labels(fit, value.shape[2]) if of_topics else fit.classes
-        for row, mean in enumerate(value.mean((0, 1))):
+        for row, terms in enumerate(leading(value.mean((0, 1)), LEADING_TERMS)):
             shown = row if names is None else names[row]
-            for term in np.argsort(-mean, kind="stable")[:LEADING_TERMS]:
+            for term in terms:
                 kind, topic = ("term", row) if of_topics else ("parameter", None)
                 found.append(Series(f"{name}[{shown}, {fit.vocabulary[term]}]", kind, topic, value[:, :, row, term]))
     return found

@@ -28,11 +28,14 @@ def rely(fit: AlignedFit, checks: pd.DataFrame, limits: Mapping[str, float]) -> 
     of_sites = "coefficients" if fit.coefficients else "parameters"
     sampled, spoken = fit.engine in ("gibbs", "nuts"), set(checks["about"])
     if fit.has_topics:
-        rows["topics"] = _topics(fit, checks, limits) if sampled else _approximate(checks)
+        rows["topics"] = _topics(fit, checks, limits) if sampled else _approximate(checks) + _starts(fit, limits)
     if fit.coefficients or of_sites in spoken or not fit.has_topics:
-        rows[of_sites] = _coefficients(of_sites, fit, checks, limits) if sampled else _approximate(checks)
+        rows[of_sites] = (
+            _coefficients(of_sites, fit, checks, limits) if sampled else _approximate(checks) + _starts(fit, limits)
+        )
     if "predictions" in spoken or (fit.y is not None and not sampled):
-        rows["predictions"] = _predictions(checks) if sampled else _approximate(checks)
+        alike = sampled or "chains predict alike" in checks.index
+        rows["predictions"] = (_predictions(checks) if alike else []) + ([] if sampled else _approximate(checks))
     return frame_of(rows)
 
 
@@ -128,8 +131,18 @@ def _mixing(checks: pd.DataFrame, part: str) -> list[Reason]:
     return reasons
 
 
+def _starts(fit: AlignedFit, limits: Mapping[str, float]) -> list[Reason]:
+    """Of a variational fit from several starts: whether they found the same topics."""
+    agreement = fit.alignment.agreement
+    if agreement is None or agreement >= limits["agreement"] - 1e-9:
+        return []
+    shared = fit.alignment.shared.rstrip(".")
+    return [(CARE if agreement >= MOST else NOT, shared[0].lower() + shared[1:])]
+
+
 def _approximate(checks: pd.DataFrame) -> list[Reason]:
     """A variational fit: whether it has arrived, then how far from the posterior that is."""
+    checks = checks[checks["about"] != "predictions"]
     reasons = [(RELY, "the optimum is reached, and importance ratios find it close to the posterior")]
     for name, passes in checks["passes"].items():
         if name in ("the loss rests", "the bound rests", "the bound never fell", "ran to its end"):

@@ -68,6 +68,11 @@ def loss_slope(losses: np.ndarray, limit: float) -> dict[str, Any]:
     return {**check, "value": fall, "passes": bool(fall <= limit or share < 1e-3), "meaning": meaning}
 
 
+def starts_of(fit: Fit) -> int:
+    """From how many starts variational EM has come: each is a chain."""
+    return len(next(iter(fit.draws.values())))
+
+
 def check_bound(fit: Fit) -> list[dict[str, Any]]:
     """Whether variational EM ended because the bound rested, and whether it ever fell."""
     bound = np.asarray(fit.info["bound"], float)
@@ -89,7 +94,7 @@ def check_bound(fit: Fit) -> list[dict[str, Any]]:
             "meaning": "cannot be known: variational EM gives no measure of it; compare with gibbs or nuts",
         },
     ]  # fmt: skip
-    if "support_vectors" in fit.info:  # a margin
+    if "support_vectors" in fit.info and starts_of(fit) == 1:  # a margin
         meaning = (
             "cannot be known: a margin has many optima, and this is one; several, or gibbs, predict better together"
         )

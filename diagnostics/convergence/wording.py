@@ -170,9 +170,12 @@ def _of_approximations(fit: AlignedFit, checks: pd.DataFrame) -> list[str]:
         told.append("Diagnose the fit before it is saved.")
     elif passes.get("importance ratios of the global sites", True) is False or "the bound rests" in passes:
         told.append("For intervals and for other modes compare with gibbs, two chains or more.")
+    fails = {name for name in checks.index if passes[name] is False}
+    num_starts = len(fit.alignment.permutations)
+    told += [line.replace("num_chains", "num_starts") for line in _about_predictions(checks, fails, num_starts)]
     if ONE_OPTIMUM in passes:
         told.append(
             "Predictions of one optimum under a margin may be well below those of gibbs, however well the bound rests: "
-            "compare with gibbs where they count, or add up the losses of vem fits with other seeds."
+            "give num_starts=4, or compare with gibbs where they count."
         )
     return told

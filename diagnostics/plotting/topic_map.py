@@ -151,7 +151,9 @@ def _label(axis: Any, places: np.ndarray, areas: np.ndarray, texts: Sequence[str
             )
             box = drawn.get_window_extent(renderer)
             frame = axis.get_window_extent(renderer)
-            found = _free(centres[k], radii[k], box.width, box.height, circles, np.array(taken).reshape(-1, 4), frame)
+            found = free_place(
+                centres[k], radii[k], box.width, box.height, circles, np.array(taken).reshape(-1, 4), frame
+            )
             if found is not None:
                 corner, line = found
                 drawn.set_position((corner - centres[k]) / point)
@@ -164,7 +166,7 @@ def _label(axis: Any, places: np.ndarray, areas: np.ndarray, texts: Sequence[str
             drawn.remove()
 
 
-def _free(
+def free_place(
     centre: np.ndarray, radius: float, width: float, height: float, circles: np.ndarray, texts: np.ndarray, frame: Any
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """The lower left corner of a place for a text beside a circle where it touches nothing, and the line that leads there.
@@ -178,10 +180,11 @@ def _free(
             # the text's nearest edge or corner touches a circle around the topic's
             corner = centre + (radius + MARGIN + away) * direction + size * (direction - 1) / 2
             own = np.array([*corner, *(corner + size)])
-            line = np.linspace(centre, np.clip(centre, own[:2] - 2, own[2:] + 2), 12) if away else np.zeros((0, 2))
             inside = (own[:2] >= frame.min).all() and (own[2:] <= frame.max).all()
-            crossed = any(_touch(np.tile(place, 2), texts).any() for place in line)
-            if inside and not crossed and not _touch(own, circles).any() and not _touch(own, texts).any():
+            if not inside or _touch(own, circles).any() or _touch(own, texts).any():
+                continue
+            line = np.linspace(centre, np.clip(centre, own[:2] - 2, own[2:] + 2), 12) if away else np.zeros((0, 2))
+            if not any(_touch(np.tile(place, 2), texts).any() for place in line):
                 return corner, line
     return None
 

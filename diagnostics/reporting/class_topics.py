@@ -15,7 +15,7 @@ import pandas as pd
 from topiczoo.corpora import Corpus
 from topiczoo.inference import Fit
 
-from .figures import COLOURS
+from ..plotting.style import COLOURS
 
 
 @dataclass(frozen=True, eq=False)

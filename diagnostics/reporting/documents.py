@@ -13,25 +13,26 @@ from topiczoo.inference.posterior.tables import made_of_draws
 
 from ..checks.response_checks import CLASS, kind, observed_parts
 
-MOST_WORDS = 60_000  # distinct words in all documents together: what keeps the page small
-MOST_TOPICS = 3  # of a word
-LEAST_SHARE = 0.01  # of a topic in a document or a word to be told
+MOST_WORDS = 40_000  # distinct words in all documents together: what keeps the page small
+MOST_SHARES = 8  # topics of a document that are told
+LEAST_SHARE = 0.01  # of a topic in a document to be told
 
 
-def browser(
-    fit: Fit, corpus: Corpus, y: Any, rows: np.ndarray, prediction: Any, labels: Sequence[str], *,
-    chains: Sequence[int], fitted: bool, scale: Sequence[float] = (0.0, 1.0), seed: int = 0,
-) -> dict[str, Any]:  # fmt: skip
-    """Some documents of a corpus as plain data for the page's script.
+def browsed(
+    fit: Fit, corpus: Corpus, y: Any, rows: np.ndarray, prediction: Any, beta: np.ndarray, *, chains: Sequence[int],
+    fitted: bool, scale: Sequence[float] = (0.0, 1.0), seed: int = 0,
+) -> tuple[list[dict[str, Any]], dict[str, list[float | None]]]:  # fmt: skip
+    """Some documents of a corpus as plain data, and the range of each response over all of them.
+
+    A document has its name, its words as (term, count, topic, the topic's share of it in percent), how many were left out,
+    its text or None, its topics' shares, and its responses.
 
     Parameters
     ----------
     corpus, y, rows, prediction
         Documents, all their responses (or None), which of them are shown, and the prediction of those (or None).
-    labels
-        A few words for each topic.
-    chains
-        Over which the topics are averaged.
+    beta, chains
+        The topics [topics, terms], and the chains over which they are averaged.
     fitted
         Whether the corpus is the one that was fitted, so that its proportions are in the posterior.
     scale
@@ -39,10 +40,8 @@ def browser(
     """
     chosen = corpus[rows].with_vocabulary(fit.vocabulary)
     theta = proportions(fit, corpus, rows, chains, fitted, seed)
-    beta = np.mean([fit.topic_terms(chain) for chain in chains], axis=0)
     one_topic = not fit.graph.has_words  # all words of a document share its topic
     most = max(10, MOST_WORDS // max(len(rows), 1))
-    terms: dict[int, int] = {}
     documents = []
     for place in range(len(rows)):
         start, end = chosen.counts.indptr[place : place + 2]
@@ -52,30 +51,17 @@ def browser(
             columns, counts = columns[kept], counts[kept]
         weights = np.repeat(theta[place][None], len(columns), 0) if one_topic else theta[place] * beta[:, columns].T
         weights = weights / np.maximum(weights.sum(1, keepdims=True), 1e-30)
-        leading = np.argsort(-weights, axis=1, kind="stable")[:, :MOST_TOPICS]
-        words = []
-        for column, count, topics, row in zip(columns, counts, leading, weights, strict=True):
-            word = [terms.setdefault(int(column), len(terms)), int(count)]
-            for topic in topics:
-                if row[topic] >= LEAST_SHARE or topic == topics[0]:
-                    word += [int(topic), round(100 * float(row[topic]))]
-            words.append(word)
-        shares = [
-            [int(k), round(float(theta[place, k]), 4)]
-            for k in np.argsort(-theta[place], kind="stable")[:12]
-            if theta[place, k] >= LEAST_SHARE
-        ]
+        topics, told = weights.argmax(1), np.rint(100 * weights.max(1, initial=0)).astype(int)
+        words = zip(map(str, fit.vocabulary[columns]), counts.tolist(), topics.tolist(), told.tolist(), strict=True)
         documents.append({
-            "name": str(chosen.names[place]), "words": words, "left": int(end - start - len(columns)), "shares": shares,
-            "responses": [],
+            "name": str(chosen.names[place]), "words": list(words), "left": int(end - start - len(columns)),
+            "text": None if corpus.texts is None else str(corpus.texts[rows[place]]), "responses": [],
+            "shares": [
+                (int(k), float(theta[place, k])) for k in np.argsort(-theta[place], kind="stable")[:MOST_SHARES]
+                if theta[place, k] >= LEAST_SHARE
+            ],
         })  # fmt: skip
-    ranges = _add_responses(documents, y, rows, prediction, scale)
-    return {
-        "topics": list(labels),
-        "terms": [str(fit.vocabulary[column]) for column in terms],
-        "documents": documents,
-        "ranges": ranges,
-    }
+    return documents, _add_responses(documents, y, rows, prediction, scale)
 
 
 def proportions(

@@ -12,6 +12,8 @@ from html import escape
 from importlib.resources import files
 from typing import Any, NamedTuple
 
+from ..drawing.charts import CONTROL, plain
+
 LEVELS = {"good": "Passes", "caution": "Take care", "bad": "Fails"}
 
 
@@ -24,9 +26,9 @@ class Column(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """What a cell shows, what it is sorted by, and a class for its looks."""
+    """What a cell shows, what it is sorted by, and a class for its looks; several texts stand side by side."""
 
-    text: str
+    text: str | Sequence[str]
     value: float | str | None = None
     look: str = ""
 
@@ -67,70 +69,81 @@ def outcome(passes: Any) -> Cell:
     return Cell("passes", 2, "good") if passes else Cell("fails", 0, "bad")
 
 
+def safe(text: Any) -> str:
+    """Any text as part of the page: markup is text, and characters that no page may hold are replaced."""
+    return escape(CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(text).encode("utf-8", "replace").decode("utf-8")))
+
+
+def isolated(texts: Sequence[str]) -> str:
+    """Texts side by side, none of which turns the direction of another."""
+    return " ".join(f"<bdi>{safe(text)}</bdi>" for text in texts)
+
+
 def paragraph(text: str) -> str:
-    return f"<p>{escape(text)}</p>\n"
+    return f"<p>{safe(text)}</p>\n"
 
 
 def note(text: str) -> str:
     """A line that explains or excuses."""
-    return f'<p class="note">{escape(text)}</p>\n'
+    return f'<p class="note">{safe(text)}</p>\n'
 
 
 def code(text: str) -> str:
-    return f"<pre><code>{escape(text)}</code></pre>\n"
+    return f'<pre tabindex="0"><code>{safe(text)}</code></pre>\n'
 
 
 def facts(pairs: Mapping[str, Any]) -> str:
     """Names and values, as a list of definitions."""
-    rows = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(str(value))}</dd></div>" for name, value in pairs.items())
+    rows = "".join(f"<div><dt>{safe(name)}</dt><dd>{safe(str(value))}</dd></div>" for name, value in pairs.items())
     return f'<dl class="facts">{rows}</dl>\n'
 
 
 def verdict(level: str, text: str) -> str:
-    """The first thing a reader sees: a word, a colour and the first sentence; the others as a list."""
-    first, *others = re.split(r"(?<=\.)\s+(?=[A-Z])", text.strip())
-    listed = f"<ul>{''.join(f'<li>{escape(sentence)}</li>' for sentence in others)}</ul>" if others else ""
-    said = f"<div><p>{escape(first)}</p>{listed}</div>"
-    return f'<div class="verdict {level}"><p class="level">{LEVELS[level]}</p>{said}</div>\n'
+    """The first thing a reader sees: a word, a colour and a sentence."""
+    return f'<div class="verdict {level}"><p class="level">{LEVELS[level]}</p><p>{safe(text)}</p></div>\n'
 
 
-def picture(image: str, description: str, caption: str) -> str:
-    """A data URI with words for those who do not see it."""
-    return (
-        f'<figure><img src="{escape(image)}" alt="{escape(description)}">'
-        f"<figcaption>{escape(caption)}</figcaption></figure>\n"
-    )
+def sentences(text: str) -> list[str]:
+    """A text by its sentences."""
+    return re.split(r"(?<=\.)\s+(?=[A-Z])", text.strip())
 
 
-def drawing(svg: str, caption: str) -> str:
+def listed(texts: Sequence[str]) -> str:
+    """Sentences one below the other."""
+    return f"<ul>{''.join(f'<li>{safe(text)}</li>' for text in texts)}</ul>\n" if texts else ""
+
+
+def drawing(svg: str, caption: str, title: str = "") -> str:
     """An SVG element that the package has drawn: it is part of the page and takes its colours."""
-    return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>\n"
+    head = f'<p class="title"><bdi>{safe(title)}</bdi></p>' if title else ""
+    below = f"<figcaption>{safe(caption)}</figcaption>" if caption else ""
+    return f"<figure>{head}{svg}{below}</figure>\n"
 
 
-def pictures(*figures: str) -> str:
+def pictures(*figures: str, look: str = "") -> str:
     """Several pictures side by side where there is room."""
-    return f'<div class="pictures">{"".join(figures)}</div>\n'
+    return f'<div class="pictures{" " + look if look else ""}">{"".join(figures)}</div>\n'
 
 
 def table(anchor: str, caption: str, columns: Sequence[Column], rows: Sequence[Sequence[Any]], filter: str = "") -> str:
     """A table that sorts by its headings, with a box that filters its rows where ``filter`` says what it filters."""
     head = "".join(
         f'<th scope="col" aria-sort="none"{" class=number" if column.number else ""}>'
-        f'<button type="button" title="{escape(column.meaning or f"Sort by {column.name}")}">{escape(column.name)}'
-        "</button></th>"
+        f'<button type="button" title="{safe(column.meaning or f"Sort by {plain(column.name)}")}">'
+        f"<span>{safe(column.name)}</span></button></th>"
         for column in columns
     )
     body = "".join(f"<tr>{_cells(columns, row)}</tr>\n" for row in rows)
     box = ""
     if filter:
         box = (
-            f'<p class="filter"><label for="{anchor}-filter">{escape(filter)}</label> '
+            f'<p class="filter" hidden><label for="{anchor}-filter">{safe(filter)}</label> '
             f'<input id="{anchor}-filter" type="search" autocomplete="off" data-filters="{anchor}"> '
             f'<output for="{anchor}-filter" data-counts="{anchor}">{len(rows)} rows</output></p>'
         )
     return (
-        f'{box}<div class="table" tabindex="0" role="region" aria-label="{escape(caption)}">'
-        f'<table id="{anchor}" class="sortable"><caption>{escape(caption)}</caption>'
+        f'{box}<div class="table" tabindex="0" role="region" aria-label="{safe(plain(caption))}">'
+        f'<table id="{anchor}" class="sortable"><caption>{safe(caption)}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>\n"
     )
 
@@ -140,11 +153,11 @@ def _cells(columns: Sequence[Column], row: Sequence[Any]) -> str:
     for place, (column, item) in enumerate(zip(columns, row, strict=True)):
         cell = item if isinstance(item, Cell) else number(item) if column.number else Cell(str(item), str(item))
         looks = " ".join(filter(None, ["number" if column.number else "", cell.look]))
-        value = "" if cell.value is None else escape(str(cell.value).removesuffix(".0"))
+        value = "" if cell.value is None else safe(str(cell.value).removesuffix(".0"))
         tag = 'th scope="row"' if place == 0 else "td"
         parts.append(
             f'<{tag}{f" class={chr(34)}{looks}{chr(34)}" if looks else ""} data-value="{value}">'
-            f"{escape(cell.text)}</{tag.split()[0]}>"
+            f"{safe(cell.text) if isinstance(cell.text, str) else isolated(cell.text)}</{tag.split()[0]}>"
         )
     return "".join(parts)
 
@@ -157,27 +170,37 @@ def embedded(anchor: str, data: Any) -> str:
     return f'<script type="application/json" id="{anchor}">{text}</script>\n'
 
 
-def page(title: str, subtitle: str, top: str, sections: Sequence[Section]) -> str:
+def page(title: str, subtitle: str, top: str, sections: Sequence[Section], num_topics: int = 0) -> str:
     """One self-contained file: style and script inside, and a policy that lets it load nothing from anywhere."""
     style, script = (_asset(name) for name in ("page.css", "page.js"))
+    style += _topic_colours(num_topics)
     policy = (
         f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
         "base-uri 'none'; form-action 'none'"
     )
-    links = "".join(f'<li><a href="#{s.anchor}">{escape(s.title)}</a></li>' for s in sections)
+    links = "".join(f'<li><a href="#{s.anchor}">{safe(s.title)}</a></li>' for s in sections)
     body = "".join(
-        f'<section id="{s.anchor}" aria-labelledby="{s.anchor}-title"><h2 id="{s.anchor}-title">{escape(s.title)}</h2>\n'
+        f'<section id="{s.anchor}" aria-labelledby="{s.anchor}-title"><h2 id="{s.anchor}-title">{safe(s.title)}</h2>\n'
         f"{s.body}</section>\n"
         for s in sections
     )
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">\n'
-        f"<title>{escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
-        f"<header><h1>{escape(title)}</h1><p>{escape(subtitle)}</p></header>\n"
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">\n'
+        f"<title>{safe(plain(title))}</title>\n<style>{style}</style>\n</head>\n<body>\n"
+        f"<header><h1>{safe(title)}</h1><p>{safe(subtitle)}</p></header>\n"
         f'<main>\n{top}<nav aria-label="Contents"><ol>{links}</ol></nav>\n{body}</main>\n'
         f"<script>{script}</script>\n</body>\n</html>\n"
+    )
+
+
+def _topic_colours(number: int) -> str:
+    """A colour for each topic: neighbouring numbers lie a golden angle apart on the wheel of hues."""
+    return "".join(
+        f".t{k}{{--h:{(137.508 * k + 205) % 360:.0f};--s:{(70, 55, 85)[k % 3]}%;--l:{(82, 76, 88)[k // 3 % 3]}%}}\n"
+        for k in range(number)
     )
 
 

@@ -135,7 +135,7 @@ def diagram(graph: StoryGraph) -> str:
     told = f"Plate diagram: {'; '.join(map(_in_words, drawn, drawn.values()))}."
     return (
         f'<svg class="plates" role="img" aria-label="{escape(told)}" viewBox="0 0 {width:.0f} {height:.0f}" '
-        f'width="{width:.0f}" height="{height:.0f}" style="max-width: 100%; height: auto" font-size="15" '
+        f'width="{width:.0f}" height="{height:.0f}" font-size="15" '
         f'font-family="inherit">{tips}{"".join(parts)}</svg>'
     )
 

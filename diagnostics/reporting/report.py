@@ -15,11 +15,13 @@ from topiczoo.inference.programs.progress import tqdm
 from topiczoo.inference.story.validation import check_seed
 
 from ..convergence.diagnosis import Diagnosis, diagnose
-from ..convergence.reliance import NOT, RELY
 from . import story_page
-from .page import Cell, Column, number, outcome, page, table, verdict
-from .sections import Sections, known
+from .overview import overview, reasons
+from .page import page
+from .response_section import response
+from .sections import Sections
 from .selection_section import selection
+from .topic_section import classes, map_of, topics
 
 MOST_DOCUMENTS = 1000  # in the browser
 
@@ -59,25 +61,27 @@ def report(
         step("diagnosis")
         found = Sections(diagnosis, test, y_test, documents, seed)
         step("predictions")
+        made = map_of(found)
         sections = [
+            reasons(diagnosis),
             story_page.section(found.fit),
-            found.topics() if found.num_topics else found.classes(),
+            topics(found) if found.num_topics else None,
+            classes(found),
             found.coefficients(),
             selection(found.fit, found.corpus, found.y, found.what),
             found.convergence(),
         ]
         step("convergence")
-        sections += [found.response(), found.scores()]
+        sections += [response(found), found.scores()]
         step("scores")
         sections += [found.browser(), story_page.reproduction(found.fit)]
-        level = judge(diagnosis)
-        top = verdict(level, diagnosis.verdict) + _reliance(diagnosis) + _checks(diagnosis)
+        top = overview(diagnosis, found, made)
         title = f"{given.story.name}: a topic model's report"
         subtitle = f"{given.engine}, {len(given.corpus)} documents"
         subtitle += f", {found.num_topics} topics" if found.num_topics else ""
         weight = float(given.info.get("response_weight") or 1)
         subtitle += "" if weight == 1 else f", response_weight={weight:g}"
-        write(path, page(title, subtitle, top, [section for section in sections if section is not None]))
+        write(path, page(title, subtitle, top, [part for part in sections if part is not None], found.num_topics))
         step("written")
     return path
 
@@ -110,39 +114,11 @@ def _checked(fit: Any, path: str | Path, test: Any, y_test: Any, documents: Any)
     return path
 
 
-def judge(diagnosis: Diagnosis) -> str:
-    """good if everything can be relied on, bad if nothing can, caution in between."""
-    grades = set(diagnosis.reliance["grade"])
-    return {frozenset({RELY}): "good", frozenset({NOT}): "bad"}.get(frozenset(grades), "caution")
-
-
-def _reliance(diagnosis: Diagnosis) -> str:
-    looks = {RELY: Cell(RELY, 3, "good"), NOT: Cell(NOT, 0, "bad")}
-    rows = [
-        [what, looks.get(row["grade"], Cell(row["grade"], 1, "caution")), Cell(row["why"], row["why"], "meaning")]
-        for what, row in diagnosis.reliance.iterrows()
-    ]
-    return table("reliance", "What can be relied on", [Column("What"), Column("Grade"), Column("Why")], rows)
-
-
-def _checks(diagnosis: Diagnosis) -> str:
-    columns = [
-        Column("Check"), Column("Speaks for"), Column("Value", True), Column("Threshold", True), Column("Outcome"),
-        Column("What it means"),
-    ]  # fmt: skip
-    rows = [
-        [name, row["about"], number(known(row["value"])), number(known(row["threshold"])), outcome(row["passes"]),
-         Cell(row["meaning"], row["meaning"], "meaning")]
-        for name, row in diagnosis.checks.iterrows()
-    ]  # fmt: skip
-    return table("checks", "What the verdict rests on", columns, rows)
-
-
 def write(path: Path, text: str) -> None:
     """The whole file or none of it."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
             file.write(text)
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -12,23 +13,22 @@ from topiczoo.inference.posterior.leading_terms import leading, term_scores
 from topiczoo.inference.posterior.naming import topic_labels
 from topiczoo.inference.posterior.posterior import serving
 
-from ..checks.response_checks import CLASS, coverage, labelled, plot_response, plot_response_pit, take, to_tree
-from ..checks.word_checks import check_words
+from ..convergence.alignment import topic_usage
 from ..convergence.diagnosis import Diagnosis
 from ..convergence.quantities import Series, series
-from ..plotting.coefficients import panels_of
+from ..drawing.chains import objective, ranks, trace
+from ..drawing.forest import forest
+from ..plotting.coefficients import leading_rows, panels_of
 from ..scoring.held_out import perplexity
 from ..scoring.predictive_scores import scores
-from ..scoring.topic_quality import coherence
-from . import figures
-from .documents import browser
-from .page import Cell, Column, Section, embedded, fixed, note, number, outcome, picture, pictures, table
-from .story_page import BROWSER
+from .document_page import page_of_documents
+from .documents import browsed, proportions
+from .page import Cell, Column, Section, drawing, fixed, note, number, outcome, pictures, table
 
 MOST_CHECKED = 1000  # documents in the predictive checks
-MOST_TOKENS = 100_000  # in the check of words
-MOST_NUMBERS = 600  # rows in the table of R-hats
+MOST_NUMBERS = 400  # rows in the table of R-hats
 MOST_PANELS = 6  # columns of coefficients in the table and the forest
+MOST_IN_FOREST = 60
 TERMS = 10  # of a topic
 
 
@@ -45,10 +45,11 @@ class Sections:
         self.test, self.y_test = test, y_test
         self.alignment: pd.DataFrame = self.fit.alignment.topics
         self.num_topics = len(self.alignment)
+        self.num_chains: int = self.fit.alignment.permutations.shape[0]
         self.names = topic_labels(self.fit, self.num_topics)  # numbers, where topics have none
         # averages over chains mean something only for topics that all chains have
         self.same = not self.fit.alignment.unmatched
-        self.chains = range(self._num_chains) if self.same else [0]
+        self.chains = list(range(self.num_chains)) if self.same else [0]
         self.corpus: Corpus = self.fit.corpus if test is None else test
         self.y = self.fit.y if test is None else y_test
         self.what = "fitted documents" if test is None else "held-out documents"
@@ -58,10 +59,6 @@ class Sections:
         self.rows = np.sort(order[: max(documents, MOST_CHECKED if self.y is not None else 0)])
         self.prediction, self.no_prediction = self._predict()
 
-    @property
-    def _num_chains(self) -> int:
-        return self.fit.alignment.permutations.shape[0]
-
     def _predict(self) -> tuple[Any, str]:
         if self.fit.y is None or not len(self.rows):
             return None, ""
@@ -70,159 +67,137 @@ class Sections:
         except ValueError as error:  # a story whose topics cannot be folded in: said in the report
             return None, str(error)
 
-    def labels(self, n: int = 3) -> list[str]:
-        """A few leading terms of each topic, after its name if it has one."""
-        named = self.fit.topic_names is not None
-        return [
-            (f"{name}: " if named else "") + " ".join(terms[:n])
-            for name, terms in zip(self.names, self._terms(self.chains), strict=True)
-        ]
+    @cached_property
+    def beta(self) -> np.ndarray:
+        """Mean topics over the chains that have them, [topics, terms]."""
+        return np.mean([self.fit.topic_terms(chain) for chain in self.chains], axis=0)
 
-    def _terms(self, chains: Any, by: str = "relevance") -> list[list[str]]:
-        beta = np.mean([self.fit.topic_terms(chain) for chain in chains], axis=0)
-        scores = term_scores(beta, np.asarray(self.fit.corpus.counts.sum(0)), by)
-        return [[str(self.fit.vocabulary[v]) for v in row] for row in leading(scores, TERMS)]
+    @cached_property
+    def counts(self) -> np.ndarray:
+        """How often each term occurs in the fitted documents."""
+        return np.asarray(self.fit.corpus.counts.sum(0)).ravel()
 
-    def _coefficients(self) -> dict[str, np.ndarray]:
-        """Columns of coefficients, name -> draws [chain, draw, topic]."""
-        return panels_of(self.fit)
-
-    def topics(self) -> Section:
-        coefficients = self._coefficients()
-        columns = [Column("Topic", True, "The number or name it has everywhere"),
-                   Column("Leading terms", False, "Frequent in the topic, and more so than elsewhere (relevance)"),
-                   Column("Prevalence", True, "Share of all words")]  # fmt: skip
-        for name in list(coefficients)[:MOST_PANELS]:
-            columns += [
-                Column(
-                    name, True, "Mean of the coefficient" if self._serving() else "Posterior mean of the coefficient"
-                ),
-                Column(f"{name} 90%", True, "90% interval"),
-            ]
-        several = self._num_chains > 1
-        if several:
-            meaning = "Likeness across chains, as a share of likeness within a chain; a topic that differs is no match"
-            columns.append(Column("Stability", True, meaning))
-        columns.append(
-            Column("Coherence", True, "NPMI of its most probable terms: how far they share documents, -1 to 1")
-        )
-        checked = self._check_words()
-        if checked is not None:
-            meaning = (
-                "How much more its words depend on the document than the story says, in standard deviations; 3 is much"
-            )
-            columns.append(Column("Word check", True, meaning))
-        of_chains = [self._terms([chain]) for chain in range(self._num_chains)]
-        pooled = self._terms(range(self._num_chains))
-        coherent = coherence(self._terms(self.chains, "probability"), self.fit.corpus)["coherence"]
-        rows = []
-        for topic in range(self.num_topics):
-            facts = self.alignment.loc[topic]
-            matched = not several or bool(facts["matched"])
-            lines = [pooled[topic]] if matched else [terms[topic] for terms in of_chains]
-            shown = [" ".join(terms) for terms in lines]
-            text = shown[0] if matched else "\n".join(f"chain {c}: {line}" for c, line in enumerate(shown))
-            name = self.names[topic]
-            row = [
-                Cell(str(name), topic),
-                Cell(text, shown[0], "terms" if matched else "several"),
-                fixed(100 * facts["usage"], 1, "%"),
-            ]
-            for value in list(coefficients.values())[:MOST_PANELS]:
-                low, high = np.quantile(value[..., topic], [0.05, 0.95])
-                row += [fixed(value[..., topic].mean()), Cell(f"{fixed(low).text} to {fixed(high).text}", float(low))]
-            if several:
-                stable = fixed(facts["stability"])
-                row.append(stable if matched else Cell(f"differs {stable.text}", stable.value, "caution"))
-            row.append(fixed(coherent[topic]))
-            if checked is not None:
-                row.append(fixed(checked[topic], 1))
-            rows.append(row)
-        caption = "Topics, most used first. A heading sorts; hovering over it tells what it means."
-        if not self.same:
-            caption += (
-                " A topic that differs is another one in each chain: each chain's terms are shown, intervals span all."
-            )
-        caption += self._serving()
-        return Section(
-            "topics-section", "Topics", table("topics", caption, columns, rows, "Filter topics by their words")
-        )
-
-    def classes(self) -> Section | None:
-        """What each class says more than others, for a story without topics."""
-        sites = [name for name in self.fit.graph.of_labels if name in self.fit.sites]
-        tables = []
-        for site in sites:
-            leading = self.fit.deviations(site, TERMS)
-            if "label" not in leading:
-                continue
-            rows = [
-                [str(label), Cell(" ".join(part["term"]), None, "terms"), fixed(part["deviation"].iloc[0])]
-                for label, part in leading.groupby("label", sort=False)
-            ]
-            columns = [Column("Class"), Column("Leading terms"), Column("Largest", True, f"{site} of the first term")]
-            caption = f"Terms with the largest {site} of each class, the largest first"
-            caption += "; the first chain's." if self._num_chains > 1 else "."
-            tables.append(table(f"classes-{site}", caption, columns, rows, "Filter classes by their words"))
-        return Section("classes-section", "Classes", "".join(tables)) if tables else None
-
-    def _check_words(self) -> pd.Series | None:
-        """Mimno & Blei's check of each topic, for stories that have no response to check."""
-        if self.fit.y is not None:
-            return None
+    @cached_property
+    def usage(self) -> np.ndarray | None:
+        """The share of words of each topic: what alignment went by, or told from some documents; None if it cannot be."""
+        if topic_usage(self.fit) is not None:
+            return self.alignment["usage"].to_numpy(float)
         corpus = self.fit.corpus
-        order = np.random.default_rng(self.seed).permutation(len(corpus))
-        few = np.sort(order[: max(2, np.searchsorted(np.cumsum(corpus.lengths[order]), MOST_TOKENS))])
+        rows = np.sort(np.random.default_rng(self.seed).permutation(len(corpus))[:MOST_CHECKED])
         try:
-            return check_words(self.fit, corpus[few], n=1, seed=self.seed).topics["deviation"]
-        except ValueError:  # one topic a document, or topics that cannot be folded in
+            found = corpus.lengths[rows] @ proportions(self.fit, corpus, rows, self.chains, True, self.seed)
+        except ValueError:  # a story whose topics cannot be folded in
             return None
+        return found / found.sum()
+
+    @cached_property
+    def leading_terms(self) -> list[list[str]]:
+        """Terms of each topic by relevance."""
+        return self.terms_of(self.beta)
+
+    def terms_of(self, beta: np.ndarray, by: str = "relevance") -> list[list[str]]:
+        """Leading terms of topics."""
+        chosen = leading(term_scores(beta, self.counts, by), TERMS)
+        return [[str(self.fit.vocabulary[v]) for v in row] for row in chosen]
+
+    def words(self, n: int = 3) -> list[str]:
+        """A few leading terms of each topic."""
+        return [" ".join(terms[:n]) for terms in self.leading_terms]
+
+    @cached_property
+    def titles(self) -> list[str]:
+        """What topics are called: by name, or by number."""
+        return [str(name) if self.fit.topic_names is not None else f"topic {name}" for name in self.names]
+
+    def labels(self, n: int = 3) -> list[str]:
+        """The number or name of each topic and a few of its terms."""
+        return [f"{name}: {words}" for name, words in zip(self.names, self.words(n), strict=True)]
+
+    @cached_property
+    def panels(self) -> dict[str, np.ndarray]:
+        """Columns of coefficients, name -> draws [chain, draw, topic], some of the first."""
+        return dict(list(panels_of(self.fit).items())[:MOST_PANELS])
+
+    @property
+    def at_a_point(self) -> bool:
+        """Whether coefficients are an optimum without an interval."""
+        return all(value.shape[1] == 1 or np.ptp(value, axis=1).max() == 0 for value in self.panels.values())
+
+    def about_coefficients(self) -> str:
+        """What pictures of coefficients show, and how far their intervals can be believed."""
+        if self.at_a_point:
+            return (
+                f"Coefficients of topics at the optimum that {self.fit.engine} found: points, which have no intervals."
+            )
+        caption = "Coefficients of topics, mean and 90% interval"
+        caption += ", a colour a chain." if self.num_chains > 1 else "."
+        return caption + self.too_narrow() + self.serving()
+
+    def too_narrow(self) -> str:
+        """A sentence on the intervals of an approximation."""
+        if self.fit.engine not in ("vem", "svi"):
+            return ""
+        return f" Intervals of a fit by {self.fit.engine} are too narrow: it leaves out much of what is not known."
 
     def coefficients(self) -> Section | None:
-        found = self._coefficients()
-        if not found:
+        if not self.panels:
             return None
-        panels = dict(list(found.items())[:MOST_PANELS])
-        labels = [
-            f"{label}  {topic}" if self.fit.topic_names is None else label for topic, label in enumerate(self.labels())
-        ]
-        caption = "Mean and" if self._serving() else "Posterior mean and"
-        caption += " 90% interval of each topic's coefficient"
-        caption += ", a colour a chain." if self._num_chains > 1 else "."
-        caption += self._serving()
-        if self.num_topics > figures.MOST_IN_FOREST:
-            caption += f" The {figures.MOST_IN_FOREST} topics with the largest are shown; the table above has all."
-        if len(found) > len(panels):
-            caption += f" The first {len(panels)} of {len(found)} columns are shown."
-        alt = "Forest plot of the topics' coefficients; the table of topics has the numbers."
-        return Section("coefficients", "Coefficients", picture(figures.forest(panels, labels), alt, caption))
+        found, caption = panels_of(self.fit), self.about_coefficients()
+        if self.num_topics > MOST_IN_FOREST:
+            caption += f" The {MOST_IN_FOREST} topics with the largest are shown; the table above has all."
+        if len(found) > len(self.panels):
+            caption += f" The first {len(self.panels)} of {len(found)} columns are shown."
+        return Section("coefficients", "Coefficients", drawing(self.forest(MOST_IN_FOREST), caption))
 
-    def _serving(self) -> str:
+    def forest(self, most: int) -> str:
+        """So many topics with the largest coefficients, the largest on top."""
+        told = "Forest plot of the topics' coefficients; the table of topics has the numbers."
+        return forest(self.panels, self.labels(), leading_rows(self.panels, most)[::-1], told)
+
+    def serving(self) -> str:
         """A sentence for a fit with a weight of the response."""
         why = serving(self.fit.info)
         return f" {why[0].upper()}{why[1:]}." if why else ""
 
-    def convergence(self) -> Section:
+    def objective(self) -> tuple[list[str], str] | None:
+        """Pictures of what a variational engine climbed, and a caption."""
         info = self.fit.info
+        if "losses" not in info and "bound" not in info:
+            return None
+        name, unit = ("negative bound", "step") if "losses" in info else ("bound", "iteration")
+        values = info["losses" if "losses" in info else "bound"]
+        return objective(values, name, unit), f"The {name} at each {unit}: level where it rests."
+
+    @cached_property
+    def traced(self) -> list[Series]:
+        """Quantities whose draws are worth looking at."""
         found = [s for s in series(self.fit) if np.isfinite(s.values).all()]
+        return self._worth_tracing(found)
+
+    def convergence(self) -> Section:
         parts = []
-        if self._serving():
-            told = f"{self._serving().strip()} Chains that differ are averaged: R-hat is told here, and judges nothing."
-            parts.append(note(told if "losses" not in info and "bound" not in info else self._serving().strip()))
-        if "losses" in info or "bound" in info:
-            name, unit = ("negative bound", "step") if "losses" in info else ("bound", "iteration")
-            image = figures.objective(info["losses" if "losses" in info else "bound"], name, unit)
-            parts.append(picture(image, f"The {name} by {unit}.", f"The {name} at each {unit}: level where it rests."))
+        climbed = self.objective()
+        if self.serving():
+            told = f"{self.serving().strip()} Chains that differ are averaged: R-hat is told here, and judges nothing."
+            parts.append(note(told if climbed is None else self.serving().strip()))
+        if climbed is not None:
+            (whole, half), caption = climbed
+            parts.append(pictures(drawing(whole, caption), drawing(half, "The second half by itself.")))
             parts.append(note("Draws from an approximation are independent: traces and R-hat would say nothing."))
-        elif found:
-            shown = self._worth_tracing(found)
-            caption = "Draws in their order, a colour a chain. Chains that mix look alike and wander nowhere."
-            parts.append(picture(figures.traces(shown), "Trace plots; the table below has the numbers.", caption))
-            if self._num_chains > 1:
-                caption = (
-                    "Ranks of each chain's draws among all, minus uniform ones: far outside the band chains disagree."
+        elif self.traced:
+            parts.append(note("Draws in their order, a colour a chain. Chains that mix look alike and wander nowhere."))
+            parts.append(
+                pictures(*(drawing(trace(s.quantity, s.values), "", s.quantity) for s in self.traced), look="small")
+            )
+            if self.num_chains > 1:
+                parts.append(
+                    note(
+                        "Ranks of each chain's draws among all, minus uniform ones: far outside the band chains disagree."
+                    )
                 )
-                parts.append(picture(figures.ranks(shown), "Rank plots; the table below has the numbers.", caption))
+                parts.append(
+                    pictures(*(drawing(ranks(s.quantity, s.values), "", s.quantity) for s in self.traced), look="small")
+                )
             else:
                 parts.append(note("One chain: rank plots compare chains, so there are none."))
         parts.append(self._numbers())
@@ -259,60 +234,6 @@ class Sections:
             rows.append([*row, outcome(None if pd.isna(record["passes"]) else record["passes"])])
         return table("numbers", caption, columns, rows, "Filter quantities")
 
-    def response(self) -> Section | None:
-        if self.fit.y is None:
-            return None
-        title, anchor = "Predictive checks", "checks-of-response"
-        if self.y is None:
-            return Section(
-                anchor, title, note("The held-out documents came without responses: nothing to check against.")
-            )
-        if self.prediction is None:
-            return Section(anchor, title, note(f"No predictions. {self.no_prediction}"))
-        places = labelled(take(self.y, self.rows))
-        if not len(places):
-            return Section(anchor, title, note("None of these documents has a response: nothing to check against."))
-        checked = to_tree(
-            _some(self.prediction, places), take(self.y, self.rows[places]), self.corpus.names[self.rows[places]]
-        )
-        what = f"{len(places)} {self.what}, told from their words alone"
-        layout: dict[str, Any] = {"figure_kwargs": {"figsize": (4.0, 2.6)}}
-        with figures.drawing():
-            one = len(checked["observed_data"].data_vars) == 1
-            options = layout if one else {}
-            shown = [
-                picture(
-                    figures.of_plots(plot_response(checked, **options)), "Distribution of observed and predicted responses.",
-                    f"Observed responses (dark) over predicted ones (light), of {what}.",
-                ),
-                picture(
-                    figures.of_plots(plot_response_pit(checked, **options)), "Calibration of the predictions.",
-                    "Calibration: the line stays inside the band (99%) if responses fall where they were predicted.",
-                ),
-            ]  # fmt: skip
-            kinds = {value.attrs["kind"] for value in checked["observed_data"].data_vars.values()}
-            if kinds != {CLASS}:
-                image = figures.of_plots(plot_response_pit(checked, coverage=True, **options))
-                caption = "Coverage of central intervals: above zero they are too wide, below it too narrow."
-                shown.append(picture(image, "Coverage of central predictive intervals.", caption))
-        return Section(anchor, title, pictures(*shown) + self._coverage(checked))
-
-    def _coverage(self, checked: Any) -> str:
-        frame = coverage(checked)
-        if not len(frame):
-            return ""
-        columns = [Column("Response"), Column("Interval", True), Column("Covered", True), Column("Error", True),
-                   Column("Outcome")]  # fmt: skip
-        rows = []
-        for record in frame.to_dict("records"):
-            near = abs(record["covered"] - record["level"]) <= 3 * record["error"] + 1e-9
-            word = Cell("as it should", 1, "good") if near else Cell("off", 0, "bad")
-            rows.append(
-                [record["response"], *(fixed(100 * record[key], 1, "%") for key in ("level", "covered", "error")), word]
-            )
-        caption = f"Share of {frame['documents'].iloc[0]} {self.what} inside their central predictive interval"
-        return table("coverage", f"{caption} (off: more than three standard errors away)", columns, rows)
-
     def scores(self) -> Section | None:
         if self.test is None:
             return None
@@ -346,23 +267,27 @@ class Sections:
             return None
         title = "Documents"
         places = np.searchsorted(self.rows, self.shown)
-        prediction = None if self.prediction is None else _some(self.prediction, places)
+        prediction = None if self.prediction is None else some(self.prediction, places)
         scale = self.fit.info.get("standardised", (0.0, 1.0))
         try:
-            data = browser(
-                self.fit, self.corpus, self.y, self.shown, prediction, self.labels(4), chains=self.chains,
+            found, ranges = browsed(
+                self.fit, self.corpus, self.y, self.shown, prediction, self.beta, chains=self.chains,
                 fitted=self.test is None, scale=scale, seed=self.seed,
             )  # fmt: skip
         except ValueError as error:  # a story whose topics cannot be folded in
             return Section("documents", title, note(f"No documents are shown. {error}"))
         words = f"{len(self.shown)} of {len(self.corpus)} {self.what}, drawn at random. "
-        words += "A word has the colour of its most probable topic; the arrow keys walk from word to word."
+        words += (
+            "A word has the colour of its most probable topic, as a line below it where that has less than half of it."
+        )
         if not self.same:
             words += " Chains found different topics, so these are the first chain's."
-        return Section("documents", title, note(words) + BROWSER + embedded("browser-data", data))
+        if self.corpus.texts is None:
+            words += " The corpus has kept no texts (keep_texts=True keeps them), so the counted words are shown."
+        return Section("documents", title, note(words) + page_of_documents(found, ranges, self.titles, self.words(4)))
 
 
-def _some(prediction: Any, places: np.ndarray) -> Any:
+def some(prediction: Any, places: np.ndarray) -> Any:
     """A prediction of some of its documents, or a dict of them."""
     if isinstance(prediction, dict):
         return {name: part.take(places) for name, part in prediction.items()}

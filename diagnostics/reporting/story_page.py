@@ -20,29 +20,6 @@ from .plates import diagram
 
 PACKAGES = ("topiczoo", "jax", "numpyro", "numpy", "scipy", "arviz-base", "arviz-stats", "arviz-plots")
 
-# what the page's script fills; no text of anyone's is in it
-BROWSER = """<div id="browser" class="browser">
-<div class="picker">
-<label for="document-filter">Filter by name or word</label>
-<input id="document-filter" type="search" autocomplete="off">
-<label for="document-list">Document (<output id="document-count" for="document-filter"></output>)</label>
-<select id="document-list" size="12"></select>
-<label for="word-order">Order of words</label>
-<select id="word-order">
-<option value="topic">by topic</option>
-<option value="probability">by probability of the topic</option>
-<option value="count">by count</option>
-<option value="term">alphabetical</option>
-</select>
-</div>
-<div>
-<div class="document" aria-live="polite"></div>
-<p class="detail" aria-live="polite"></p>
-</div>
-</div>
-<noscript><p class="note">Browsing documents needs JavaScript.</p></noscript>
-"""
-
 
 def section(fit: Fit) -> Section:
     """Sizes of the data, the story's source and its plate diagram."""

@@ -1,12 +1,5 @@
 "use strict";
 
-// A topic has one colour on the whole page. Neighbouring numbers lie a golden angle apart on the wheel; all are light
-// enough for dark text.
-function colour(topic) {
-  const hue = (topic * 137.508 + 205) % 360;
-  return `hsl(${hue.toFixed(1)} ${[70, 55, 85][topic % 3]}% ${[82, 76, 88][Math.floor(topic / 3) % 3]}%)`;
-}
-
 // Text always enters the page through textContent: whatever a document or a term holds stays text.
 function make(tag, className, text) {
   const element = document.createElement(tag);
@@ -15,19 +8,24 @@ function make(tag, className, text) {
   return element;
 }
 
-function swatch(topic) {
-  const element = make("span", "swatch");
-  element.style.backgroundColor = colour(topic);
-  return element;
+function wordsOf(text) {
+  return text.toLowerCase().split(/\s+/).filter(Boolean);
 }
 
-function percent(share) {
-  return share > 0 && share < 0.005 ? "<1%" : `${Math.round(100 * share)}%`;
+// Leaves the items for which every word of the box holds; ``holds`` makes a test of an item.
+function filterBy(box, items, output, noun, holds) {
+  box.addEventListener("input", () => {
+    const words = wordsOf(box.value);
+    let shown = 0;
+    for (const item of items) {
+      item.hidden = words.length > 0 && !words.every(holds(item));
+      shown += !item.hidden;
+    }
+    output.textContent = words.length ? `${shown} of ${items.length} ${noun}` : `${shown} ${noun}`;
+  });
 }
 
-function decimals(value) {
-  return value === null || value === undefined ? "–" : value.toPrecision(3).replace("-", "−");
-}
+for (const filter of document.querySelectorAll(".filter")) filter.hidden = false; // without a script it would do nothing
 
 // ---- tables: a heading sorts, a box filters
 
@@ -51,168 +49,154 @@ function sortBy(table, place) {
   });
 }
 
-function filterRows(table, text, output) {
-  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-  let shown = 0;
-  for (const row of table.tBodies[0].rows) {
-    const content = row.textContent.toLowerCase();
-    row.hidden = !words.every((word) => content.includes(word));
-    shown += !row.hidden;
-  }
-  output.textContent = words.length ? `${shown} of ${table.tBodies[0].rows.length} rows` : `${shown} rows`;
-}
-
 for (const table of document.querySelectorAll("table.sortable")) {
   [...table.tHead.rows[0].cells].forEach((heading, place) => {
     heading.querySelector("button").addEventListener("click", () => sortBy(table, place));
   });
 }
 for (const box of document.querySelectorAll("input[data-filters]")) {
-  const table = document.getElementById(box.dataset.filters);
+  const rows = [...document.getElementById(box.dataset.filters).tBodies[0].rows];
   const output = document.querySelector(`output[data-counts="${box.dataset.filters}"]`);
-  box.addEventListener("input", () => filterRows(table, box.value, output));
+  filterBy(box, rows, output, "rows", (row) => {
+    const text = row.textContent.toLowerCase();
+    return (word) => text.includes(word);
+  });
 }
-for (const cell of document.querySelectorAll("#topics tbody th")) cell.prepend(swatch(Number(cell.dataset.value)));
+for (const cell of document.querySelectorAll("#topics tbody th")) {
+  cell.prepend(make("span", `swatch t${cell.dataset.value}`));
+}
 
-// ---- the document browser
+// ---- terms by a relevance of the reader's: lambda log p(w | k) + (1 - lambda) log [p(w | k) / p(w)]
 
-function browse(data, root) {
-  const filter = root.querySelector("#document-filter");
-  const list = root.querySelector("#document-list");
-  const order = root.querySelector("#word-order");
-  const view = root.querySelector(".document");
-  const detail = root.querySelector(".detail");
-  const terms = data.documents.map((item) => new Set(item.words.map(([term]) => data.terms[term].toLowerCase())));
+function leadingTerms(data, topic, lambda) {
+  const pairs = data.topics[topic];
+  const terms = [];
+  for (let i = 0; i < pairs.length; i += 2) {
+    const share = pairs[i + 1];
+    const score = Math.log(Math.max(share, 1e-300)) - (1 - lambda) * Math.log(data.share[pairs[i]]);
+    terms.push({ term: data.terms[pairs[i]], share, lift: share / data.share[pairs[i]], score });
+  }
+  return terms.sort((a, b) => b.score - a.score).slice(0, data.shown);
+}
 
-  function options() {
-    const wanted = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const chosen = list.value;
-    list.replaceChildren();
-    data.documents.forEach((item, i) => {
-      const name = item.name.toLowerCase();
-      if (!wanted.every((word) => name.includes(word) || terms[i].has(word))) return;
-      const first = item.responses[0];
-      const seen = first && first.y !== null && first.y !== undefined ? ` (${first.name} ${decimals(first.y)})` : "";
-      const option = make("option", "", `${item.name}${seen}`);
-      option.value = String(i);
-      list.append(option);
-    });
-    list.value = [...list.options].some((option) => option.value === chosen) ? chosen : (list.options[0] || {}).value;
-    root.querySelector("#document-count").textContent = `${list.options.length} of ${data.documents.length} documents`;
-    show();
+function relevance(data, root) {
+  const slider = root.querySelector("#relevance");
+  const choice = root.querySelector("#relevance-topic");
+  const bars = root.querySelector("#relevance-terms");
+  const cells = new Map();
+  for (const row of document.querySelectorAll("#topics tbody tr")) {
+    if (row.cells[1].classList.contains("terms")) cells.set(Number(row.cells[0].dataset.value), row.cells[1]);
   }
 
-  function response(item) {
-    const box = make("div", "response");
-    const known = item.y !== null && item.y !== undefined;
-    if (item.label !== undefined) {
-      const observed = known ? `; observed ${item.y}` : "";
-      box.append(make("p", "", `${item.name}: class ${item.label} predicted with probability ${percent(item.probability)}${observed}`));
-      return box;
-    }
-    const inside = known ? (item.low <= item.y && item.y <= item.high ? ", inside" : ", outside") : "";
-    const observed = known ? `; observed ${decimals(item.y)}${inside}` : "; not observed";
-    const predicted = `predicted ${decimals(item.mean)}, 90% interval ${decimals(item.low)} to ${decimals(item.high)}`;
-    box.append(make("p", "prediction", `${item.name}: ${predicted}${observed}`));
-    const [least, most] = data.ranges[item.name];
-    const place = (value) => `${(100 * (value - least)) / (most - least || 1)}%`;
-    const scale = make("div", "scale");
-    scale.setAttribute("aria-hidden", "true");
-    const interval = make("span", "interval");
-    interval.style.left = place(item.low);
-    interval.style.width = `${(100 * (item.high - item.low)) / (most - least || 1)}%`;
-    const mean = make("span", "mean");
-    mean.style.left = place(item.mean);
-    scale.append(interval, mean);
-    if (known) {
-      const mark = make("span", "observed");
-      mark.style.left = place(item.y);
-      scale.append(mark);
-    }
-    scale.append(make("span", "end", decimals(least)), make("span", "end", decimals(most)));
-    box.append(scale);
-    return box;
-  }
-
-  function chip([term, count, ...pairs]) {
-    const element = make("span", "chip", data.terms[term]);
-    if (count > 1) element.append(make("sub", "", `×${count}`));
-    element.style.backgroundColor = colour(pairs[0]);
-    const shares = [];
-    for (let i = 0; i < pairs.length; i += 2) shares.push(`topic ${pairs[i]} ${pairs[i + 1]}%`);
-    element.title = shares.join(", ");
-    element.dataset.topic = pairs[0];
-    element.tabIndex = -1;
-    const tell = () => (detail.textContent = `${data.terms[term]} ×${count}: ${shares.join(", ")}`);
-    element.addEventListener("mouseenter", tell);
-    element.addEventListener("focus", tell);
-    return element;
-  }
-
-  function chips(words) {
-    const box = make("div", "chips");
-    box.append(...words.map(chip));
-    return box;
+  function bar(share, most, topic) {
+    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    svg.setAttribute("viewBox", "0 0 1000 10");
+    svg.setAttribute("preserveAspectRatio", "none");
+    svg.setAttribute("aria-hidden", "true");
+    const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
+    path.setAttribute("class", `topic t${topic}`);
+    path.setAttribute("d", `M0 0H${Math.max(3, (1000 * share) / most).toFixed(0)}V10H0Z`);
+    svg.append(path);
+    return svg;
   }
 
   function show() {
-    view.replaceChildren();
-    detail.textContent = "";
-    const item = data.documents[Number(list.value)];
-    if (list.value === "" || !item) {
-      view.append(make("p", "note", "No document matches."));
-      return;
+    const topic = Number(choice.value);
+    const found = leadingTerms(data, topic, Number(slider.value));
+    const most = Math.max(...found.map((item) => item.share), 1e-300);
+    bars.replaceChildren();
+    for (const item of found) {
+      const term = make("bdi", "term", item.term);
+      term.title = item.term;
+      const amount = make("span", "amount");
+      const times = item.lift >= 10 ? item.lift.toFixed(0) : item.lift.toFixed(1);
+      amount.append(bar(item.share, most, topic), make("span", "", `${(100 * item.share).toPrecision(2)}%, ×${times}`));
+      bars.append(term, amount);
     }
-    view.append(make("h3", "", item.name));
-    view.append(...item.responses.map(response));
-    const legend = make("ul", "legend");
-    for (const [topic, share] of item.shares) {
-      const entry = make("li");
-      entry.append(swatch(topic), `topic ${topic} ${percent(share)}`);
-      entry.title = data.topics[topic];
-      legend.append(entry);
-    }
-    view.append(legend);
-    const words = [...item.words];
-    const alphabet = (a, b) => data.terms[a[0]].localeCompare(data.terms[b[0]]);
-    if (order.value === "topic") {
-      const rank = new Map(item.shares.map(([topic], i) => [topic, i]));
-      const groups = new Map();
-      for (const word of words) groups.set(word[2], [...(groups.get(word[2]) || []), word]);
-      const sorted = [...groups].sort(([a], [b]) => (rank.get(a) ?? 1e6 + a) - (rank.get(b) ?? 1e6 + b));
-      for (const [topic, members] of sorted) {
-        const heading = make("p", "group");
-        heading.append(swatch(topic), `topic ${topic}: ${data.topics[topic]}`);
-        members.sort((a, b) => b[3] - a[3] || b[1] - a[1] || alphabet(a, b));
-        view.append(heading, chips(members));
-      }
-    } else {
-      const orders = { count: (a, b) => b[1] - a[1] || alphabet(a, b), probability: (a, b) => b[3] - a[3] || b[1] - a[1], term: alphabet };
-      view.append(chips(words.sort(orders[order.value])));
-    }
-    if (item.left) view.append(make("p", "note", `${item.left} further distinct words, the rarest of the document, are not shown.`));
-    const first = view.querySelector(".chip");
-    if (first) first.tabIndex = 0;
-    view.append();
   }
 
-  // one tab stop for all words; the arrow keys walk from word to word
-  view.addEventListener("keydown", (event) => {
-    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-    const all = [...view.querySelectorAll(".chip")];
-    const at = all.indexOf(document.activeElement);
-    if (!step || at < 0) return;
-    event.preventDefault();
-    const next = all[Math.min(Math.max(at + step, 0), all.length - 1)];
-    all[at].tabIndex = -1;
-    next.tabIndex = 0;
-    next.focus();
-  });
-  filter.addEventListener("input", options);
-  list.addEventListener("change", show);
-  order.addEventListener("change", show);
-  options();
+  function choose() {
+    show();
+    for (const node of document.querySelectorAll(".map .node")) {
+      node.classList.toggle("chosen", node.dataset.topic === choice.value);
+    }
+  }
+
+  function fill() {
+    root.querySelector("#relevance-value").textContent = Number(slider.value).toFixed(1);
+    for (const [topic, cell] of cells) {
+      const terms = leadingTerms(data, topic, Number(slider.value)).map((item) => item.term);
+      cell.replaceChildren();
+      terms.forEach((term, i) => cell.append(i ? " " : "", make("bdi", "", term)));
+      cell.dataset.value = terms.join(" ");
+    }
+    show();
+  }
+
+  slider.addEventListener("input", fill);
+  choice.addEventListener("change", choose);
+  for (const map of document.querySelectorAll(".map")) {
+    map.classList.add("live");
+    map.addEventListener("click", (event) => {
+      const node = event.target.closest(".node");
+      if (!node) return;
+      choice.value = node.dataset.topic;
+      choose();
+    });
+  }
+  root.hidden = false;
+  show();
 }
 
-const root = document.getElementById("browser");
-if (root) browse(JSON.parse(document.getElementById("browser-data").textContent), root);
+const panel = document.querySelector(".relevance");
+if (panel) relevance(JSON.parse(document.getElementById("relevance-data").textContent), panel);
+
+// ---- documents: a box filters them, and a topic of the legend leaves the words of others plain
+
+const browser = document.getElementById("browser");
+if (browser) {
+  const items = [...browser.children];
+  const known = new Map(); // a document's name and its words, read when they are first asked for
+  const read = (item) => {
+    const name = item.querySelector(".title").textContent.toLowerCase();
+    const words = new Set([...item.querySelectorAll(".text, .chips b")].flatMap((part) => {
+      const text = (part.matches("b") ? part.firstChild.textContent : part.textContent).toLowerCase();
+      return [text, ...text.split(/[^\p{L}\p{M}\p{N}_'’-]+/u)];
+    }));
+    return (word) => name.includes(word) || words.has(word);
+  };
+  const holds = (item) => known.get(item) || known.set(item, read(item)).get(item);
+  filterBy(document.getElementById("document-filter"), items, document.getElementById("document-count"), "documents", holds);
+
+  browser.addEventListener("toggle", (event) => {
+    const item = event.target;
+    if (!item.open || item.dataset.ready) return;
+    item.dataset.ready = "1";
+    const labels = new Map();
+    for (const entry of item.querySelectorAll(".legend li")) {
+      const button = make("button");
+      button.type = "button";
+      button.setAttribute("aria-pressed", "false");
+      button.title = "Show the words of this topic alone";
+      button.append(...entry.childNodes);
+      entry.append(button);
+      labels.set(entry.dataset.topic, button.textContent);
+      button.addEventListener("click", () => only(item, button, entry.dataset.topic));
+    }
+    for (const word of item.querySelectorAll(".text b, .chips b")) {
+      const topic = word.classList[0].slice(1);
+      const sure = word.dataset.p ? ` (${word.dataset.p}%)` : word.classList.contains("u") ? " (less than half)" : "";
+      word.title = (labels.get(topic) || `topic ${topic}`).replace(/ \S+%$/, "") + sure;
+    }
+  }, true);
+}
+
+function only(item, button, topic) {
+  const chosen = button.getAttribute("aria-pressed") !== "true";
+  for (const other of item.querySelectorAll(".legend button")) other.setAttribute("aria-pressed", "false");
+  button.setAttribute("aria-pressed", String(chosen));
+  item.classList.toggle("only", chosen);
+  for (const word of item.querySelectorAll(".text b, .chips b")) {
+    word.classList.toggle("on", chosen && word.classList.contains(`t${topic}`));
+  }
+}

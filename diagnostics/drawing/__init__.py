@@ -1,0 +1,1 @@
+"""Pictures of the report as SVG elements of its page: no font, no file and no other program is needed."""
