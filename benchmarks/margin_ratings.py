@@ -33,7 +33,14 @@ def fit_and_predict(method, corpus, y, kept, left, topics, weight):
     """Predictions of the documents left, by rule."""
     from topiczoo import inference, models
 
-    common = {"num_topics": topics, "alpha": 0.1, "gamma": GAMMA, "num_iterations": 40, "progress_bar": False}
+    common = {
+        "num_topics": topics,
+        "alpha": 0.1,
+        "gamma": GAMMA,
+        "num_iterations": 40,
+        "num_starts": 1,
+        "progress_bar": False,
+    }
     if method == "lda+svr":
         return {"plug-in": lda_svr(inference.vem(models.lda, corpus[kept], **common), corpus, y, kept, left, weight)}
     if method == "slda":

@@ -96,7 +96,7 @@ def part(setting, length, seed):
     def fit(at, number, weight):
         return inference.vem(
             models.medlda, corpus[at], y[at], margin="binary", weight=weight, cost=16.0, alpha=1.0, gamma=0.1,
-            num_topics=number, num_iterations=25, e_iterations=10, seed=seed, progress_bar=False,
+            num_topics=number, num_iterations=25, e_iterations=10, num_starts=1, seed=seed, progress_bar=False,
         )  # fmt: skip
 
     def right(fitted, at):

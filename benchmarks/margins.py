@@ -39,7 +39,7 @@ CANDIDATES = {  # weight of the loss, alpha, gamma
     "binary": ((5.0, 1.0, 0.05), (20.0, 0.5, 0.1), (5.0, 0.5, 0.3), (5.0, 1.0, 1.0)),
     "classes": ((5.0, 1.0, 0.1), (5.0, 1.0, 0.05), (20.0, 0.5, 0.1)),
 }
-VEM = {"num_iterations": 25, "e_iterations": 10}
+VEM = {"num_iterations": 25, "e_iterations": 10, "num_starts": 1}
 GIBBS = {"num_warmup": 140, "num_samples": 30, "num_chains": 8}
 GIBBS_SETTINGS = {  # by the number of topics, or the nearest; results.md says how found: a choice anew takes hours
     "binary": {

@@ -25,9 +25,11 @@ def main():
     parser.add_argument("--topics", default="40")
     parser.add_argument("--weights", default="30")
     parser.add_argument("--alpha", type=float, default=0.1)
+    parser.add_argument("--gamma", type=float, default=0.1)
     parser.add_argument("--scale", type=float, default=6.0, help="of the coefficients' prior")
     parser.add_argument("--chains", type=int, default=8)
     parser.add_argument("--warmup", type=int, default=80)
+    parser.add_argument("--start", default="merged", choices=["merged", "random"])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--inner", action="store_true", help="a split of the training part, for choosing settings")
     options = parser.parse_args()
@@ -48,12 +50,14 @@ def main():
             began = time.perf_counter()
             fit = inference.gibbs(
                 models.slda_glm, corpus[train], groups[train], response="softmax", outputs=20, num_topics=topics,
-                alpha=options.alpha, scale=options.scale, response_weight=weight, num_chains=options.chains,
+                alpha=options.alpha, gamma=options.gamma, scale=options.scale, start=options.start, response_weight=weight,
+                num_chains=options.chains,
                 num_warmup=options.warmup, num_samples=20, thinning=10, seed=options.seed, progress_bar=False,
             )  # fmt: skip
             fitted = time.perf_counter() - began
             found = fit.predict(corpus[test], seed=options.seed)
             row = {"topics": topics, "weight": weight, "right": float((found.label == groups[test]).mean())}
+            row |= {"alpha": options.alpha, "gamma": options.gamma, "scale": options.scale, "start": options.start}
             row |= {"fit": round(fitted), "seconds": round(time.perf_counter() - began)}
             print(json.dumps(row), fit.info.get("sweep", ""), flush=True)
 

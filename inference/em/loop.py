@@ -44,13 +44,19 @@ class Steps(Protocol):
 
 
 def ascend(
-    model: Steps, state: Any, graph: BoundGraph, num_iterations: int, tolerance: float, progress_bar: bool
+    model: Steps,
+    state: Any,
+    graph: BoundGraph,
+    num_iterations: int,
+    tolerance: float,
+    progress_bar: bool,
+    name: str = "EM",
 ) -> tuple[Any, dict[str, Any]]:
     """E-steps and M-steps in turn until the bound rests."""
     began, fresh = time.perf_counter(), model.afresh
     bounds: list[float] = []
     info: dict[str, Any] = {"bound": bounds, "converged": False, "interrupted": False}
-    with tqdm(total=num_iterations, desc="EM", disable=not progress_bar) as bar:
+    with tqdm(total=num_iterations, desc=name, disable=not progress_bar) as bar:
         state = model.e_step(state, fresh=True)
         bounds.append(finite_bound(model, state, graph))
         try:
@@ -111,12 +117,32 @@ def means(q: Posterior) -> dict[str, np.ndarray]:
     return {name: np.asarray(value, np.float32)[None] for name, value in found.items()}
 
 
-def draw(q: Posterior, rng: np.random.Generator, num_draws: int) -> dict[str, np.ndarray]:
+def together(infos: list[dict[str, Any]]) -> dict[str, Any]:
+    """What several starts have to say: the course of the one whose bound is highest, and how each ended."""
+    best = int(np.argmax([info["bound"][-1] for info in infos]))
+    warned = [info for info in infos if "warning" in info]
+    return {
+        **(warned or infos)[0], "bound": infos[best]["bound"], "best": best,
+        "converged": all(info["converged"] for info in infos), "interrupted": infos[-1]["interrupted"],
+        "seconds": sum(info["seconds"] for info in infos), "starts": [info["bound"][-1] for info in infos],
+    }  # fmt: skip
+
+
+def stacked(chains: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Sites of several chains, [chains, ...]."""
+    return {name: np.concatenate([chain[name] for chain in chains]) for name in chains[0]}
+
+
+def draw(q: Posterior, rng: np.random.Generator, num_draws: int, chains: int = 1) -> dict[str, np.ndarray]:
     """Draws from the approximate posterior, [1 chain, draws, ...] for each site."""
     free = any(not isinstance(law, dist.Delta) for law in q.values())
 
     def affordable(kind: type, bytes_: int) -> int:
-        return bytes_ // max((_parameter(law).size * 4 for law in q.values() if isinstance(law, kind)), default=4)
+        return (
+            bytes_
+            // chains
+            // max((_parameter(law).size * 4 for law in q.values() if isinstance(law, kind)), default=4)
+        )
 
     points = max(FEWEST, affordable(dist.Delta, LARGEST_POINT))
     # one draw says all of what is but estimated

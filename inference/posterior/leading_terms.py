@@ -62,5 +62,9 @@ def term_scores(beta: np.ndarray, counts: np.ndarray, by: str = "relevance", wei
 
 
 def leading(scores: np.ndarray, n: int) -> np.ndarray:
-    """The n terms of the largest scores of each topic, the first first, [topics, n]."""
-    return np.argsort(-scores, axis=1, kind="stable")[:, :n]
+    """The n terms of the largest scores of each topic, the first first, [topics, n]; of equal ones the first in order."""
+    n, found = min(n, scores.shape[1]), []
+    for row in scores:
+        few = np.flatnonzero(row >= np.partition(row, -n)[-n]) if 0 < n < len(row) else np.arange(len(row))
+        found.append(few[np.argsort(-row[few], kind="stable")[:n]])
+    return np.array(found, int).reshape(len(scores), n)

@@ -89,8 +89,9 @@ class TruncatedNormal(dist.Distribution):
     def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> jax.Array:
         mirrored, low, width = (jnp.broadcast_to(part, sample_shape + self.batch_shape) for part in self._interval())
         step = excess(key, low, width) * self.scale
-        start = jnp.where(jnp.isinf(self.low), self.loc + self.scale * low, self.low)
-        from_high = jnp.where(jnp.isinf(self.high), self.loc - self.scale * low, self.high)
+        clipped = low <= -2 * WIDEST  # an end that is out of reach: the step is from the place to which it was brought
+        start = jnp.where(clipped, self.loc + self.scale * low, self.low)
+        from_high = jnp.where(clipped, self.loc - self.scale * low, self.high)
         return jnp.clip(jnp.where(mirrored, from_high - step, start + step), self.low, self.high)
 
     def _places(self) -> tuple[jax.Array, jax.Array, jax.Array]:
