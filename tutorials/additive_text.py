@@ -80,15 +80,17 @@ pd.DataFrame(rows).T.rename_axis("reviews").round(3)
 #
 # ## 2. Words of a topic
 #
-# `sage_topics` is LDA with deviations in the place of topics. LDA's topics all begin with the same words; those of SAGE are
-# shown by their deviations, which these words do not have.
+# `sage_topics` is LDA with deviations in the place of topics. By their probability LDA's topics all begin with the same
+# words; the library's own order (relevance) goes a part of the way around that, after the fit. SAGE has it in the story:
+# its topics are shown by their deviations, which these words do not have.
 
 # %%
 sizes = {"num_topics": 5, "seed": 3, "num_iterations": 100, **quiet}
 plain = inference.vem(models.lda, corpus[train], **sizes)
 topics = inference.vem(models.sage_topics, corpus[train], background=background, **sizes)
 pd.DataFrame({
-    "LDA": plain.topics(6).groupby("topic")["term"].agg(" ".join),
+    "LDA, by probability": plain.topics(6, by="probability").groupby("topic")["term"].agg(" ".join),
+    "LDA, by relevance": plain.topics(6).groupby("topic")["term"].agg(" ".join),
     "SAGE": topics.deviations("deviation", 6).groupby("topic")["term"].agg(" ".join),
 })  # fmt: skip
 
@@ -128,19 +130,21 @@ likeness = np.corrcoef(facets.means["theta"][0].T, sides.to_numpy().T)[:5, 5:]
 pd.DataFrame(likeness, columns=sides.columns.str.removesuffix("_share")).rename_axis("topic").round(2)
 
 # %% [markdown]
-# Three do; price and waiting are paired crosswise, one's praise with the other's blame. The bound is a judge between starts,
-# and no promise that the best is among them.
+# A topic that follows a side has a number near 1 in its row. Where two rows share two sides instead, these are paired
+# crosswise, one's praise with the other's blame. The bound is a judge between starts, and no promise that the best is
+# among them.
 #
 # How many terms deviate at all? Few, and the finer the facet, the fewer. The mood of a new review is told from its words by
 # Bayes' rule, with its topics unknown.
 
 # %%
-fig, axis = plt.subplots(figsize=(6, 2.6))
+fig, axis = plt.subplots(figsize=(6, 2.6), layout="constrained")
 for name in ("topic", "label", "joint"):
     size = np.sort(np.abs(facets.means[f"{name}_deviation"]).ravel())[::-1]
     axis.plot(np.arange(1, len(size) + 1) / len(size), size, label=f"{name}: {np.mean(size < 1e-3):.0%} are 0")
 axis.set(xlabel="share of the deviations, largest first", ylabel="|deviation|", xlim=(0, 1))
 axis.legend()
+plt.show()
 print(f"right: {np.mean(facets.predict(corpus[test], rule='plug-in').label == mood[test]):.3f}")
 
 # %% [markdown]

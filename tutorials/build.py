@@ -3,10 +3,12 @@
     python tutorials/build.py               # all of them
     python tutorials/build.py first.py      # one
 
-A tutorial's source is a Python file in jupytext's percent format; its notebook is never edited by hand.
+A tutorial's source is a Python file in jupytext's percent format; its notebook is never edited by hand. The list
+in README.md is their order.
 """
 
 import argparse
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -20,8 +22,17 @@ HERE = Path(__file__).resolve().parent
 SECONDS_PER_CELL = 900
 
 
+def listed() -> dict[str, str]:
+    """Titles of the tutorials by the name of their source, in the order of README.md."""
+    lines = re.findall(r"^\d+\. \[(.+?)\]\((\w+)\.ipynb\)", (HERE / "README.md").read_text(), flags=re.MULTILINE)
+    return {name: title for title, name in lines}
+
+
 def sources() -> list[Path]:
-    return sorted(file for file in HERE.glob("*.py") if file.name != Path(__file__).name)
+    """All sources, in the order of README.md."""
+    order = list(listed())
+    files = [file for file in HERE.glob("*.py") if file.name != Path(__file__).name]
+    return sorted(files, key=lambda file: (order.index(file.stem) if file.stem in order else len(order), file.name))
 
 
 def read(source: Path) -> nbformat.NotebookNode:

@@ -13,9 +13,9 @@
 # %% [markdown]
 # # Edit the story
 #
-# A topic model in this zoo is a short NumPyro function that says how the data came about. To change the model you change
-# the function. Here we take supervised LDA, meet data it does not fit, change **one line**, let the library check that
-# every step of the sampler is still right, and compare.
+# A topic model in this zoo is a short NumPyro function that says how the data came about. To change the model you
+# change the function. Here we take supervised LDA, meet data it does not fit, change **one line**, let the library
+# check that every step of the sampler is still right, and compare.
 
 # %%
 import jax.numpy as jnp
@@ -25,15 +25,15 @@ import numpyro
 import numpyro.distributions as dist
 import pandas as pd
 
-from topiczoo import corpora, inference
+from topiczoo import corpora, diagnostics, inference
 from topiczoo.models import draw_words
 
 # %% [markdown]
 # ## The data
 #
-# Simulated restaurant reviews with a star rating that follows from what the review says about food, service, price, place
-# and waiting. We keep 500 of them, and then something happens that happens to real ratings: in one review of twelve the
-# stars have nothing to do with the text.
+# Simulated restaurant reviews with a star rating that follows from what the review says about food, service, price,
+# place and waiting. We keep 500 of them, and then something happens that happens to real ratings: in one review of
+# twelve the stars have nothing to do with the text.
 
 # %%
 corpus, stars, aspects = corpora.load_reviews(seed=0, num_documents=500, return_aspects=True)
@@ -48,8 +48,8 @@ train, test = np.arange(400), np.arange(400, 500)
 # %% [markdown]
 # ## The story
 #
-# This is supervised LDA as the paper tells it. `draw_words` draws a topic for every word and the word from its topic; its
-# value `zbar` holds the shares of the topics in each document, and `zbar @ eta` is the linear predictor.
+# This is supervised LDA as the paper tells it. `draw_words` draws a topic for every word and the word from its topic;
+# its value `zbar` holds the shares of the topics in each document, and `zbar @ eta` is the linear predictor.
 
 
 # %%
@@ -104,9 +104,9 @@ def heavy_tailed(corpus, y=None, *, num_topics=10, alpha=0.1, gamma=0.05):
 # ## Is the sampler still right?
 #
 # `inference.check` compares the conditional distribution of every block with the story's own log-density, on a few
-# documents. The normal and the Student's t need different blocks: `eta` is drawn exactly only given a scale of its own for
-# each document, which comes and goes within the block, `sigma` has no exact draw any more, so NUTS takes it, and the topic
-# sweep reads the new response from the story.
+# documents. The normal and the Student's t need different blocks: `eta` is drawn exactly only given a scale of its own
+# for each document, which comes and goes within the block, `sigma` has no exact draw any more, so NUTS takes it, and
+# the topic sweep reads the new response from the story.
 
 # %%
 inference.check(heavy_tailed, corpus, y)
@@ -121,7 +121,16 @@ robust.info["blocks"]
 # %% [markdown]
 # ## Compare
 #
-# Both predict the hundred reviews that they have not seen; the ratings compared with are those before they were spoilt.
+# First whether there is something to compare. `diagnose` says what of a fit can be relied on, topics, coefficients and
+# predictions apart:
+
+# %%
+for name, fit in (("normal", normal), ("Student's t", robust)):
+    print(f"{name}: {diagnostics.diagnose(fit)}\n")
+
+# %% [markdown]
+# What follows is about predictions. Both predict the hundred reviews that they have not seen; the ratings compared
+# with are those before they were spoilt.
 
 # %%
 predictions = {"normal": normal.predict(corpus[test]), "Student's t": robust.predict(corpus[test])}
@@ -141,21 +150,22 @@ scores = pd.DataFrame({name: score(prediction) for name, prediction in predictio
 scores.round(2)
 
 # %%
-figure, axes = plt.subplots(1, 2, figsize=(9, 4), sharex=True, sharey=True)
+figure, axes = plt.subplots(1, 2, figsize=(9, 4), sharex=True, sharey=True, layout="constrained")
 for axis, (name, prediction) in zip(axes, predictions.items(), strict=True):
     low, high = prediction.interval(0.9).T
     axis.vlines(truth, low, high, color="0.8")
     axis.plot(truth, prediction.mean, ".")
     axis.axline((0, 0), slope=1, color="0.5", linewidth=1)
     axis.set(title=name, xlabel="rating", ylabel="prediction, 90% interval")
-figure.tight_layout()
+plt.show()
 
 # %%
 assert scores.loc["Student's t", "predictive R^2"] > scores.loc["normal", "predictive R^2"]
 
 # %% [markdown]
-# The spoilt ratings pulled the normal's coefficients and blew up its `sigma`. The heavy-tailed story fits the same reviews
-# with a third of the noise, and nothing but one line of the story was touched.
+# The points are predictions, the grey lines their intervals: those of the normal are several times as wide, for the
+# spoilt ratings pulled its coefficients and blew up its `sigma`. The heavy-tailed story fits the same reviews with far
+# less noise, and nothing but one line of the story was touched.
 
 # %%
 pd.Series({"normal": normal.mean("sigma"), "Student's t": robust.mean("sigma")}, name="sigma").round(2)

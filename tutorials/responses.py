@@ -13,13 +13,13 @@
 # %% [markdown]
 # # Ratings, counts and classes from text
 #
-# You know regression: a response, predictors, coefficients. In supervised LDA the predictors are the shares of a document's
-# words that belong to each of a few topics, and the topics are not given: they are found together with their coefficients,
-# so that they explain the words and the response at once. We predict a rating, a count and a class from reviews, ask each
-# time what the prediction is worth, and end with a response of our own.
+# You know regression: a response, predictors, coefficients. In supervised LDA the predictors are the shares of a
+# document's words that belong to each of a few topics, and the topics are not given: they are found together with
+# their coefficients, so that they explain the words and the response at once. We predict a rating, a count and a class
+# from reviews, ask each time what the prediction is worth, and end with a response of our own.
 #
-# Most of the waiting is compiling, once for each fit. With `JAX_COMPILATION_CACHE_DIR` set to a folder, a second run takes
-# half the time.
+# Most of the waiting is compiling, once for each fit. With `JAX_COMPILATION_CACHE_DIR` set to a folder, a second run
+# takes half the time.
 
 # %%
 import jax.numpy as jnp
@@ -44,20 +44,47 @@ corpus
 # ## 1. Ratings
 #
 # The reviews are simulated and come with one to five stars. The story `slda` says that the stars are normal around a
-# weighted sum of topic shares. Its priors expect a response on a unit scale, so we standardise by the training documents,
-# and turn predictions back into stars. Two hundred documents are set aside for later.
+# weighted sum of topic shares. Its priors expect a response on a unit scale, so we standardise by the training
+# documents, and turn predictions back into stars. Two hundred documents are set aside for later.
 
 # %%
 centre, spread = stars[train].mean(), stars[train].std()
 y = (stars - centre) / spread
 
 ratings = inference.gibbs(models.slda, corpus[train], y[train], **settings)
-topics = ratings.topics(6).groupby("topic").agg(eta=("eta", "first"), terms=("term", " ".join))
-topics.sort_values("eta").round(2)
+diagnosis = diagnostics.diagnose(ratings)
+print(diagnosis)
 
 # %% [markdown]
-# A coefficient `eta` reads as in any regression: it is the rating, in standard deviations from the mean, of a review that
-# speaks of nothing but this topic. Now the three hundred reviews that nobody has seen, in stars:
+# **The verdict comes first.** Two chains started apart, and what they say is believed as far as they say the same.
+# They have more topics than these reviews need, and chains may spend what is left over in different ways: one divides
+# this topic in two, the other that one. So the verdict speaks of topics, coefficients and predictions apart.
+# `diagnosis.fit` is the fit with the topics of both chains under the same numbers, as far as they have the same; `in
+# both chains` says which these are.
+
+# %%
+ratings = diagnosis.fit
+topics = ratings.topics(6).groupby("topic").agg(eta=("eta", "first"), terms=("term", " ".join))
+topics["in both chains"] = ratings.alignment.topics["matched"].astype(bool).to_numpy()
+topics.sort_values("eta").round(2)
+
+# %%
+diagnostics.plot_coefficients(ratings)
+plt.show()
+
+# %% [markdown]
+# One colour a chain. Where the two lines of a row lie on each other, the chains agree on topic and coefficient; where
+# they stand apart, the row is about two different topics that had to be given one number.
+#
+# **What to do about chains that disagree.** Read those topics alone that both chains have. If you need all of them,
+# take another number of topics: `diagnostics.compare_topics` says how many the reviews support ([your own
+# CSV](your_own_csv.ipynb)). Longer chains seldom help ([did it converge](did_it_converge.ipynb) shows why). And if the
+# verdict holds for predictions, go on predicting: ways to divide the words that the chains differ in can make the same
+# predictions, which we look at below.
+
+# %% [markdown]
+# A coefficient `eta` reads as in any regression: it is the rating, in standard deviations from the mean, of a review
+# that speaks of nothing but this topic. Now the three hundred reviews that nobody has seen, in stars:
 
 # %%
 prediction = ratings.predict(corpus[test])
@@ -99,25 +126,27 @@ compared = pd.DataFrame(
 compared.round(2)
 
 # %%
-figure, axis = plt.subplots(figsize=(5, 4))
+figure, axis = plt.subplots(figsize=(5, 4), layout="constrained")
 axis.vlines(stars[test], *(centre + spread * prediction.interval(0.9).T), color="0.8")
 axis.plot(stars[test], centre + spread * prediction.mean, ".")
 axis.axline((3, 3), slope=1, color="0.5", linewidth=1)
 axis.set(xlabel="stars", ylabel="prediction, 90% interval")
-figure.tight_layout()
+plt.show()
 
 # %% [markdown]
 # **Look at** the topics before the R²: do their words belong together, and does the sign of the coefficient make sense?
 #
-# **What could be wrong:** the sampler may sit in a poor mode. So look at its two chains, which started apart. They may
-# divide the words among the topics in different ways and still predict alike; if one predicts worse, with a larger
-# `sigma`, take a longer warm-up or a few more topics. And the story need not fit: a normal does not know that stars end at
-# five, as some intervals show.
+# **What could be wrong:** a chain may sit in a poor mode. Then it predicts worse than the other, with a larger
+# `sigma`; a longer warm-up or a few more topics help. And the story need not fit: a normal does not know that stars
+# end at five, as some intervals show.
 
 # %%
-print(diagnostics.align(ratings).alignment.verdict)
 by_chain = {"sigma": ratings.draws["sigma"].mean(1), "R^2": [r_squared(mean) for mean in prediction.expected.mean(1)]}
 pd.DataFrame(by_chain).rename_axis("chain").round(3)
+
+# %% [markdown]
+# Whatever topics they disagree on, the two chains predict alike. That is what the verdict means by relying on
+# predictions.
 
 # %% [markdown]
 # ## 2. What an interval is worth
@@ -125,14 +154,14 @@ pd.DataFrame(by_chain).rename_axis("chain").round(3)
 # An interval of 90% should hold nine of ten new ratings. It does if the story is right and the posterior is known. Two
 # other ways to predict:
 #
-# - `rule="plug-in"` fixes topics and coefficients at their posterior means, as papers often do. What is not known of them
-#   is left out of the interval.
-# - `calibrate=(documents, responses)` takes documents that the fit has not seen, looks at how many of their responses the
-#   intervals hold, and widens or narrows all intervals until they hold as many as they say (conformal prediction). The
-#   story need not be right; new documents need only be like those set aside.
+# - `rule="plug-in"` fixes topics and coefficients at their posterior means, as papers often do. What is not known of
+#   them is left out of the interval.
+# - `calibrate=(documents, responses)` takes documents that the fit has not seen, looks at how many of their responses
+#   the intervals hold, and widens or narrows all intervals until they hold as many as they say (conformal prediction).
+#   The story need not be right; new documents need only be like those set aside.
 #
-# Where no document can be spared, `inference.cross_predict(inference.gibbs, models.slda, corpus[train], y[train], folds=5,
-# **settings)` predicts every training document by a fit that has not seen it, at the price of five fits, and
+# Where no document can be spared, `inference.cross_predict(inference.gibbs, models.slda, corpus[train], y[train],
+# folds=5, **settings)` predicts every training document by a fit that has not seen it, at the price of five fits, and
 # `calibrate=` takes that prediction, with `y[train]`, in the place of documents.
 
 # %%
@@ -150,36 +179,36 @@ widths = pd.DataFrame(
 pd.concat({"held": shares, "width in stars": widths}, axis=1).round(2)
 
 # %%
-figure, axis = plt.subplots(figsize=(5, 4))
+figure, axis = plt.subplots(figsize=(5, 4), layout="constrained")
 error = np.sqrt(levels * (1 - levels) / len(test))
 axis.fill_between(levels, levels - 2 * error, levels + 2 * error, color="0.9", label="chance, 300 documents")
 axis.plot(shares, ".-", label=list(shares))
 axis.set(xlabel="promised", ylabel="held")
 axis.legend()
-figure.tight_layout()
+plt.show()
 
 # %%
 assert (widths["plug-in"] < widths["posterior"]).all()
 assert shares["plug-in"].mean() < shares["posterior"].mean()
 
 # %% [markdown]
-# The posterior's intervals keep their promise in the middle; the wide ones hold a few in a hundred less, at the edge of what
-# chance explains. The plug-in's are narrower at every level and hold less still. The difference is small, because four
-# hundred reviews tell the topics well and most of the width is `sigma`; with fewer documents it grows. Calibration moves
-# the wide intervals towards their promise, not quite onto it.
+# The posterior's intervals keep their promise in the middle; the wide ones hold a few in a hundred less, at the edge
+# of what chance explains. The plug-in's are narrower at every level and on the whole hold less still. The difference
+# is small, because four hundred reviews tell the topics well and most of the width is `sigma`; with fewer documents it
+# grows. Calibration moves the widest towards their promise.
 #
 # **Look at** held and width together: a wide interval holds easily.
 #
-# **What could be wrong:** two hundred documents set aside tell a share of nine in ten give or take two in a hundred, and
-# three hundred test documents judge hardly better. Calibration is right on average over documents, not for each kind of
-# them; and if new documents are of another kind, it promises nothing.
+# **What could be wrong:** two hundred documents set aside tell a share of nine in ten give or take two in a hundred,
+# and three hundred test documents judge hardly better. Calibration is right on average over documents, not for each
+# kind of them; and if new documents are of another kind, it promises nothing.
 
 # %% [markdown]
 # ## 3. Counts
 #
-# The reviews have no counts, so we make some, and know the truth. We take six topics of the first fit and coefficients of
-# our choice, and draw new words and the number of readers who found a review helpful. This is the story of `slda_glm`
-# with `response="poisson"`, in NumPy:
+# The reviews have no counts, so we make some, and know the truth. We take six topics of the first fit and coefficients
+# of our choice, and draw new words and the number of readers who found a review helpful. This is the story of
+# `slda_glm` with `response="poisson"`, in NumPy:
 
 # %%
 rng = np.random.default_rng(0)
@@ -230,15 +259,19 @@ assert coefficients["held"].sum() >= 4
 # %% [markdown]
 # ## 4. Classes
 #
-# Labels may be strings. We ask for three verdicts, so `eta` has three columns, `outputs=3`, and the response is a softmax.
-# (These verdicts have an order, which `response="ordered"` and an ordered `pd.Categorical` would use; softmax serves any
-# classes.)
+# Labels may be strings. We ask for three verdicts, so `eta` has three columns, `outputs=3`, and the response is a
+# softmax. (These verdicts have an order, which `response="ordered"` and an ordered `pd.Categorical` would use; softmax
+# serves any classes.)
 
 # %%
 verdict = np.select([stars < 2.5, stars < 3.5], ["disliked", "mixed"], "liked")
 classes = inference.gibbs(models.slda_glm, corpus[train], verdict[train], response="softmax", outputs=3, **settings)
+print(diagnostics.diagnose(classes))
 said = classes.predict(corpus[test])
 pd.DataFrame(said.probabilities, columns=said.classes).assign(label=said.label, truth=verdict[test]).head().round(2)
+
+# %% [markdown]
+# Again the verdict first: what follows is about predictions, so it is the sentence on predictions that must hold.
 
 # %%
 logistic = GridSearchCV(LogisticRegression(max_iter=500), {"C": [100, 200, 400]}, cv=3, scoring="neg_log_loss")
@@ -260,9 +293,9 @@ scores = pd.DataFrame({
 scores.round(2)
 
 # %% [markdown]
-# The last row always names the most frequent class. Accuracy asks whether the most probable class is right; the Brier score
-# (lower is better) and the log score (higher is better) also ask whether the probabilities are. So do we: of all the times
-# that a class was given about 0.8, did it happen eight times in ten?
+# The last row always names the most frequent class. Accuracy asks whether the most probable class is right; the Brier
+# score (lower is better) and the log score (higher is better) also ask whether the probabilities are. So do we: of all
+# the times that a class was given about 0.8, did it happen eight times in ten?
 
 # %%
 bins = [0, 0.1, 0.3, 0.5, 0.7, 0.9, 1]
@@ -275,13 +308,13 @@ reliability = pd.concat({
 reliability.round(2)
 
 # %%
-figure, axis = plt.subplots(figsize=(5, 4))
+figure, axis = plt.subplots(figsize=(5, 4), layout="constrained")
 axis.axline((0, 0), slope=1, color="0.5", linewidth=1)
 for name in reliability.columns.unique(0):
     axis.plot(reliability[name, "said"], reliability[name, "happened"], ".-", label=name)
 axis.set(xlabel="probability said", ylabel="happened")
 axis.legend()
-figure.tight_layout()
+plt.show()
 
 # %%
 assert scores["Brier score"].idxmin() == scores["log score"].idxmax() == "supervised LDA"
@@ -290,20 +323,22 @@ assert often["supervised LDA", "happened"] > often["supervised LDA", "said"]
 print(f"spread of the coefficients: {classes.draws['eta'].std():.1f}, of their prior: 2")
 
 # %% [markdown]
-# Supervised LDA has the better scores, and is too modest: what it gives 0.8 happens more than nine times in ten. Logistic
-# regression, tuned for its log score, is nearer the line and knows less.
+# Supervised LDA has the better scores, and is too modest: what it gives 0.8 happens more than nine times in ten.
+# Logistic regression, tuned for its log score, is nearer the line and knows less.
 #
 # **Look at** which classes are confused: `pd.crosstab(verdict[test], said.label)`.
 #
-# **What could be wrong:** the prior. `slda_glm` expects coefficients of about 2, and here the posterior wants more: a logit
-# is a sum over topic shares, each a fraction, and has far to go. The prior holds it back, and probabilities are drawn
-# towards the middle. If you need them sharp, [edit the story](edit_the_story.ipynb): copy it, and widen the prior of `eta`.
+# **What could be wrong:** the prior. `slda_glm` expects coefficients of about 2, and here the posterior wants more: a
+# logit is a sum over topic shares, each a fraction, and has far to go. The prior holds it back, and probabilities are
+# drawn towards the middle. If you need them sharp, [edit the story](edit_the_story.ipynb): copy it, and widen the
+# prior of `eta`.
 
 # %% [markdown]
 # ## 5. Your own response
 #
-# A response is a function from the linear predictor to a NumPyro distribution, and may draw parameters of its own. Say that
-# a quarter of the reviews was never shown to anybody, and nobody noted which. Their votes are zero, whatever they say:
+# A response is a function from the linear predictor to a NumPyro distribution, and may draw parameters of its own. Say
+# that a quarter of the reviews was never shown to anybody, and nobody noted which. Their votes are zero, whatever they
+# say:
 
 # %%
 shown = rng.random(400) > 0.25
@@ -331,10 +366,10 @@ assert with_hidden["held"].sum() >= 4
 assert (with_hidden["high"] - with_hidden["low"]).mean() > (coefficients["high"] - coefficients["low"]).mean()
 
 # %% [markdown]
-# **Look at** the coefficients beside those of section 3: the truth is found again, with wider intervals, since a quarter of
-# the votes is gone and it is not known which.
+# **Look at** the coefficients beside those of section 3: most of the truth is found again, with wider intervals, since
+# a quarter of the votes is gone and it is not known which.
 #
 # **What could be wrong:** a zero of a dull review and a zero of a hidden one look alike. What tells them apart is that
-# topics with many votes should have no zeros; were all rates low, `hidden` and the coefficients could trade against each
-# other, and the prior would decide. Before you trust a response of your own, `inference.check` compares every step of the
-# sampler with it ([edit the story](edit_the_story.ipynb) shows how).
+# topics with many votes should have no zeros; were all rates low, `hidden` and the coefficients could trade against
+# each other, and the prior would decide. Before you trust a response of your own, `inference.check` compares every
+# step of the sampler with it ([edit the story](edit_the_story.ipynb) shows how).

@@ -110,6 +110,9 @@ pd.DataFrame({
 }, index=["LDA, then lasso", "sstm, as many topics", "sstm, as many as it keeps"]).round(3)  # fmt: skip
 
 # %% [markdown]
+# On these reviews the pipeline need not be behind: words alone tell their topics well. What the sparse story adds is the
+# row of few topics, and that coefficients come with what is not known of them and of the topics.
+#
 # ## 4. Other priors are other lines of the story
 #
 # `prior="spike_and_slab"` or `"horseshoe"` change how coefficients are drawn to zero, and a function of yours does too. Here
@@ -130,3 +133,8 @@ picked.frame(6).query("kept").round(2)
 
 # %%
 print(diagnostics.diagnose(fit))
+
+# %% [markdown]
+# Twenty topics are more than these reviews have, and chains may spend the surplus differently. A topic in which they differ
+# is one chain's account, kept or not: `diagnostics.align(fit).alignment.topics` says which these are, and the comparison
+# in section 2 is about the same thing. Predictions, and so the curves of section 3, are another matter.
