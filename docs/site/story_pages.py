@@ -1,0 +1,158 @@
+"""A page for every story of the zoo, made from it: its code, its graph, the engines that take it, what was measured."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from pathlib import Path
+
+import numpy as np
+from measured import chart, section, series, tested, verdicts
+from zoo import ZOO, Entry
+
+from topiczoo.corpora import Corpus
+from topiczoo.diagnostics.reporting.plates import diagram
+from topiczoo.inference.advice import engines_that_take
+from topiczoo.inference.mcmc.plan import choose_blocks
+from topiczoo.inference.story.bound import BoundGraph
+from topiczoo.inference.story.reading import read
+from topiczoo.models.catalogue import stories
+
+ROOT = Path(__file__).resolve().parents[2]
+ENGINES = ("gibbs", "nuts", "svi", "vem")
+ROLES = {
+    "proportions": "shares of topics in a document",
+    "topics": "words of a topic",
+    "coefficients": "what a topic does to the response",
+    "class": "class of a document, above its words",
+    "response": "response",
+    "words": "words of a document",
+    "document": "one a document",
+    "global": "one for all documents",
+}
+
+
+def write_pages(into: Path) -> None:
+    """All pages and the list of them."""
+    found = stories()
+    if missing := sorted(set(found) ^ set(ZOO)):
+        raise LookupError(f"{missing} are not both stories and entries of docs/site/zoo.py: add or remove them there")
+    into.mkdir(parents=True, exist_ok=True)
+    for name, story in found.items():
+        (into / f"{name}.md").write_text(page(name, story, ZOO[name]), encoding="utf-8")
+    rows = "".join(f"| [{name}]({name}.md) | {ZOO[name].title} | {ZOO[name].cite} |\n" for name in found)
+    listed = "\n".join(found)
+    (into / "index.md").write_text(
+        "# The stories\n\nEach is one function, shown whole on its page, with the diagram that is drawn from it.\n\n"
+        f"| story | what it is | source |\n|---|---|---|\n{rows}\n"
+        f"```{{toctree}}\n:hidden:\n\n{listed}\n```\n",
+        encoding="utf-8",
+    )
+
+
+def page(name: str, story, entry: Entry) -> str:
+    graph = example(name, entry)
+    told = inspect.cleandoc(story.__doc__ or "")
+    joint, _, rest = told.partition("\n====")
+    parts = [
+        f"# {entry.title}: `{name}`",
+        f"```text\n{one_a_line(joint)}\n```",
+        "```{eval-rst}\n" + ("====" + rest if rest else "") + "\n```",
+        f"## Plate diagram\n\nDrawn from the story, with {arguments_in_words(entry)}.\n\n"
+        f'```{{raw}} html\n<div class="plates">{diagram(graph)}</div>\n```',
+        "## Sites\n\n" + sites(graph),
+        "## Engines\n\n" + engines(name, graph),
+        f"## The story\n\n```python\n{textwrap.dedent(inspect.getsource(story)).rstrip()}\n```",
+        *measurements(entry),
+        f"## Citation\n\n{entry.cite}.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def one_a_line(joint: str) -> str:
+    """The statements of a story's first sentence, which semicolons separate."""
+    return "\n".join(
+        line.strip() for line in joint.replace(";  ", "\n").replace(";\n", "\n").splitlines() if line.strip()
+    )
+
+
+def example(name: str, entry: Entry) -> BoundGraph:
+    """The story read on a dozen tiny documents."""
+    rng = np.random.default_rng(0)
+    corpus = Corpus.from_counts(rng.poisson(1.0, (12, 9)) + (np.arange(9) == 0))
+    y = {
+        "none": None, "number": rng.normal(size=12), "binary": np.arange(12) % 2, "places": rng.normal(size=(12, 2)),
+    }[entry.response]  # fmt: skip
+    given = dict(entry.arguments)
+    if "background" in inspect.signature(stories()[name]).parameters:
+        given["background"] = np.full(corpus.num_terms, -np.log(corpus.num_terms))
+    if "num_topics" in inspect.signature(stories()[name]).parameters:
+        given.setdefault("num_topics", 2)
+    return read(name, corpus, y, given)
+
+
+def arguments_in_words(entry: Entry) -> str:
+    given = {name: value for name, value in entry.arguments.items() if name not in ("num_topics", "centres")}
+    return ", ".join(f"`{name}={value!r}`" for name, value in given.items()) or "its default arguments"
+
+
+def sites(graph: BoundGraph) -> str:
+    lines = ["| site | distribution | axes | role | |", "|---|---|---|---|---|"]
+    for name, site in graph.sites.items():
+        axes = ", ".join(axis or "·" for axis in site.axes)
+        seen = "observed" if site.observed else ""
+        lines.append(f"| `{name}` | {site.family} | {axes} | {ROLES[site.role]} | {seen} |")
+    return "\n".join(lines)
+
+
+def engines(name: str, graph: BoundGraph) -> str:
+    """Who would take the story, asked now; and what simulations say of it."""
+    takers, known, geweke = engines_that_take(graph), verdicts(), tested()
+    lines = ["| engine | takes it | simulation-based calibration |", "|---|---|---|"]
+    for engine in ENGINES:
+        said = [
+            f"[{'passes' if passes else 'fails'}](../benchmarks/calibration.md#{anchor})"
+            + (f" ({settings})" if settings else "")
+            for settings, passes, anchor in known.get((name, engine), [])
+        ]
+        said += [
+            f"Geweke's test is among the slow tests{f' (`{settings}`)' if settings else ''}"
+            for settings in geweke.get((name, engine), [])
+        ]
+        lines.append(f"| `{engine}` | {'yes' if engine in takers else 'no'} | {'; '.join(said) or 'not published'} |")
+    text = "\n".join(lines) + "\n\nWho takes it was asked when this page was made, with the arguments of the diagram. "
+    text += (
+        "`svi` and `vem` approximate, and so does `nuts` with a response: there, a failure is what is to be expected, "
+    )
+    text += "and the linked figure shows how much."
+    if "gibbs" in takers:
+        blocks = choose_blocks(graph).describe()
+        drawn = "\n".join(f"* `{site}`: {label}" for site, label in blocks.items())
+        text += f"\n\nHow `gibbs` draws each site:\n\n{drawn}"
+    return text
+
+
+def measurements(entry: Entry) -> list[str]:
+    parts = []
+    if entry.figure is not None:
+        figure, found = entry.figure, section(entry.figure.section)
+        drawn = chart(*series(found.tables[figure.table], figure.rows), figure.across, figure.up)
+        parts.append(
+            f"## The paper's figure, measured here\n\n{figure.paper} Drawn when this page was made from [the table of "
+            f"{figure.section!r}](../benchmarks/results.md#{found.anchor}).\n\n"
+            f'```{{raw}} html\n<div class="chart">{drawn}</div>\n```'
+        )
+    if entry.sections:
+        parts.append("## Measured")
+    for title in entry.sections:
+        found = section(title)
+        parts.append(
+            f"### {title}\n\n{found.command}\n\n{found.tables[0]}\n\nAll of it: "
+            f"[{found.heading}](../benchmarks/results.md#{found.anchor})."
+        )
+    if entry.tutorials:
+        links = ", ".join(
+            f"[{tutorial.replace('_', ' ')}](../tutorials/{tutorial}.ipynb)" for tutorial in entry.tutorials
+        )
+        parts.append(f"## Tutorial\n\n{links}")
+    return parts
