@@ -12,18 +12,19 @@ CACHE := JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/jax JAX_PERSISTENT_CACHE_MIN
 FOLDERS := models inference diagnostics corpora
 TYPING := .cache/typing/topiczoo
 
-.PHONY: help demo test test-slow test-estimators mutants wheel lint format bench tutorials clean
+.PHONY: help demo test test-slow test-longest mutants wheel lint format bench tutorials docs clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo        fit a model to the embedded corpus and report on it"
 	@echo "make test        the tests; make test-slow adds the exact posteriors of more edited stories"
-	@echo "make test-estimators   scikit-learn's checks of every estimator: half an hour"
+	@echo "make test-longest   scikit-learn's checks of every estimator, every page of the documentation: most of an hour"
 	@echo "make mutants     plant mistakes in a copy, one at a time: do the tests notice?"
 	@echo "make wheel       build the wheel and use it from an environment and a folder of its own"
 	@echo "make lint        ruff and mypy; make format repairs what ruff can"
 	@echo "make bench       speed beside other packages"
 	@echo "make tutorials   execute the tutorials and write their notebooks"
+	@echo "make docs        build the site, offline and without a warning: build/site/html"
 	@echo "make clean       remove caches and builds, keep $(VENV)"
 
 # The stamp is written last. An environment without it is finished if its pip works and made anew if not.
@@ -36,6 +37,10 @@ $(VENV)/.stamp-bench: $(VENV)/.stamp-test
 	$(BIN)/python -m pip install --quiet --editable ".[test,bench]"
 	touch $@
 
+$(VENV)/.stamp-docs: $(VENV)/.stamp-test
+	$(BIN)/python -m pip install --quiet --editable ".[test,docs]"
+	touch $@
+
 demo: $(VENV)/.stamp-test
 	$(BIN)/topiczoo demo --force
 
@@ -43,10 +48,10 @@ test: $(VENV)/.stamp-test
 	$(CACHE) $(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder -m "not slow and not longest" $(PYTEST_ARGS)
 
 test-slow: $(VENV)/.stamp-test
-	$(CACHE) $(BIN)/pytest -n $(WORKERS) --dist worksteal -m slow $(PYTEST_ARGS)
+	$(CACHE) $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "slow and not longest" $(PYTEST_ARGS)
 
-test-estimators: $(VENV)/.stamp-test
-	$(CACHE) $(BIN)/pytest -n $(WORKERS) --dist worksteal tests/test_estimator_checks.py $(PYTEST_ARGS)
+test-longest: $(VENV)/.stamp-test
+	$(CACHE) $(BIN)/pytest -n $(WORKERS) --dist worksteal -m longest $(PYTEST_ARGS)
 
 mutants: $(VENV)/.stamp-test
 	$(CACHE) $(BIN)/python tests/mutants/run.py --workers $(WORKERS) $(MUTANTS)
@@ -57,7 +62,7 @@ wheel: $(VENV)/.stamp-test
 	$(PYTHON) -m venv .cache/wheel/venv
 	.cache/wheel/venv/bin/python -m pip install --quiet .cache/wheel/topiczoo-*.whl
 	cd / && $(CURDIR)/.cache/wheel/venv/bin/python -P $(CURDIR)/.ci/installed.py $(CURDIR)
-	rm -rf .cache/wheel build topiczoo.egg-info
+	rm -rf .cache/wheel build/lib build/bdist.* topiczoo.egg-info
 
 lint: $(VENV)/.stamp-test
 	$(BIN)/ruff check .
@@ -77,6 +82,9 @@ bench: $(VENV)/.stamp-bench
 tutorials: $(VENV)/.stamp-test
 	$(CACHE) $(BIN)/python tutorials/build.py
 
+docs: $(VENV)/.stamp-docs
+	$(CACHE) $(BIN)/python docs/site/build.py
+
 clean:
 	rm -rf .cache .pytest_cache .mypy_cache .ruff_cache build dist *.egg-info
-	find topiczoo $(FOLDERS) $(wildcard tests tutorials benchmarks) -name __pycache__ -type d -prune -exec rm -rf {} +
+	find topiczoo $(FOLDERS) $(wildcard tests tutorials benchmarks docs) -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -9,6 +11,7 @@ import numpyro.distributions as dist
 
 from topiczoo import models
 from topiczoo.corpora import Corpus
+from topiczoo.diagnostics import align
 from topiczoo.inference import Fit
 from topiczoo.inference.story.reader import bind
 from topiczoo.inference.story.response import Response
@@ -16,6 +19,11 @@ from topiczoo.inference.story.tracing import Story
 from topiczoo.models import draw_words
 
 WICKED = ["<script>window.hacked=1</script>", "</script>", "<img src=x onerror=window.hacked=1>", '"it\'s" & $x$']
+# and what else a name may hold: marks that turn the direction, no place to break a line, an end of what stands around it
+HOSTILE = [
+    *WICKED, "\u202etxet desrever", "\u2067\u200fright\u200eleft", "x" * 500, "</details></bdi></td>", "&lt;b&gt;",
+    "a\x0bb\x1bc", "{braces} %s {0}", "שלום", "`${window.hacked=1}`",
+]  # fmt: skip
 NAME = "</script><script>window.hacked=1</script> 'n' \"all\""
 
 
@@ -83,3 +91,18 @@ def simulated(
         chains.append(one)
     posterior = {name: np.stack([one[name] for one in chains]).astype(np.float32) for name in chains[0]}
     return Fit.of(graph, posterior, engine=engine, info={"seed": 7, "num_warmup": 10, **(info or {})})
+
+
+def hostile(num_topics=3, num_documents=30):
+    """A fit with classes, all of whose names are hostile: of terms, documents, topics, classes; with texts."""
+    fit = simulated(classes, num_topics=num_topics, num_terms=24, num_documents=num_documents, num_draws=60)
+    vocabulary = [*HOSTILE, *(f"term{v}" for v in range(len(HOSTILE), 24))]
+    names = [f"{HOSTILE[d % len(HOSTILE)]} {d}" for d in range(num_documents)]
+    corpus = Corpus.from_counts(fit.corpus.counts, vocabulary, names=names)
+    texts = [
+        "\n".join(" ".join([vocabulary[v]] * n) for v, n in enumerate(row) if n) for row in corpus.counts.toarray()
+    ]
+    fit.corpus = corpus.with_texts(texts)
+    labels = np.array([HOSTILE[0], HOSTILE[4] + "y" * 300, HOSTILE[1] + " z" * 150], object)[:num_topics]
+    fit.response = replace(fit.response, classes=labels)
+    return align(fit).rename([f"{HOSTILE[k % len(HOSTILE)]} {k} {'long' * 75}" for k in range(num_topics)])

@@ -11,6 +11,7 @@ import known_parameters as known
 import numpy as np
 import pandas as pd
 import pytest
+from lengths import longest_but
 
 from topiczoo import models
 from topiczoo.corpora import Corpus
@@ -42,6 +43,7 @@ EXACT = {
 
 
 @pytest.mark.slow
+@pytest.mark.longest
 @pytest.mark.parametrize("name", ["slda-gibbs", "mixture-nuts"])  # Geweke's test, below, has more power for the time
 def test_ranks_are_uniform(name, monkeypatch):
     """At a level of 1e-4 for all quantities of a story together, for which the null law must be known so far out."""
@@ -57,7 +59,7 @@ def test_ranks_are_uniform(name, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("name", longest_but(EXACT, "lda-gibbs", "slda-gibbs", "sstm-gibbs", "medlda-partial-gibbs"))
 def test_the_joint_distribution_stays(name, monkeypatch):
     """At a level of 1e-5 for all quantities of a story together."""
     monkeypatch.setattr(calibration, "LEVEL", 1e-5)
@@ -130,6 +132,7 @@ def forgotten_decrement(monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.longest
 @pytest.mark.parametrize(
     ("breakage", "story"),
     [(wrong_exponent, models.slda), (forgotten_decrement, models.lda)],
@@ -157,6 +160,7 @@ class PrintedOrder(Block):
 
 
 @pytest.mark.slow
+@pytest.mark.longest
 def test_coefficients_from_an_auxiliary_variable_older_than_the_topics_are_caught(monkeypatch):
     """The order in which the paper on sparse supervised topics prints its sampler."""
     right = trials.choose_blocks
@@ -193,6 +197,10 @@ def test_rank_plot():
     matplotlib.use("agg")
     figure = Calibration(ranks(1.0), 63, "title").plot()
     assert len(figure.axes) == 2
+    many = pd.concat({f"x{i}": ranks(1.0, i)["x"] for i in range(8)}, axis=1)
+    figure = Calibration(many, 63, "title").plot()  # in two rows: side by side eight would be too small to read
+    assert sorted(axis.get_title() for axis in figure.axes) == [""] * 8 + list(many)
+    assert figure.get_size_inches()[0] < 15
 
 
 def test_simulated_corpora_have_the_law_of_the_story():

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from fits import fit_of
-from test_report import Page, unsaved_pictures  # noqa: F401
+from report_page import Page
 
 from topiczoo import diagnostics, models
 from topiczoo.corpora import Corpus
@@ -71,7 +71,15 @@ def test_the_report_has_classes_where_others_have_topics(fit, data, tmp_path):
     corpus, _, truth = data
     path = diagnostics.report(fit, tmp_path / "r.html", test=corpus[20:], y_test=truth[20:], progress_bar=False)
     page = Page(path)
-    titles = ["Data and story", "Classes", "Convergence", "Predictive checks", "Held-out scores", "How to reproduce"]
+    titles = [
+        "What can be relied on, and why",
+        "Data and story",
+        "Classes",
+        "Convergence",
+        "Predictive checks",
+        "Held-out scores",
+        "How to reproduce",
+    ]
     assert page.headings == titles
     rows = {row[0]: row[1].split()[:4] for row in page.tables["classes-deviation"][1:]}
     assert {name: set(terms) for name, terms in rows.items()} == {

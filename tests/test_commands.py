@@ -13,6 +13,7 @@ from test_command_line import folder, made_fit  # noqa: F401
 
 from topiczoo import corpora, diagnostics, inference, models
 from topiczoo.command_line import main
+from topiczoo.commands.using import table_of
 from topiczoo.inference.predictive.prediction import Prediction
 
 
@@ -199,9 +200,23 @@ def test_a_report_is_handed_new_documents_in_the_units_of_the_fit(tmp_path, caps
     ((loaded, options),) = calls
     np.testing.assert_array_equal(loaded.corpus.counts.toarray(), fit.corpus.counts.toarray())
     np.testing.assert_allclose(options.pop("y_test"), [0.25, 1.0])  # in the units of the fit: (y - 3) / 2
-    assert len(options.pop("test")) == 2 and options == {"documents": 7, "seed": 3}
+    assert options.pop("test").texts.tolist() == texts and options == {"documents": 7, "seed": 3}
     monkeypatch.undo()
     assert main(["report", saved, "--out", str(tmp_path / "no" / "out.html")]) == 2
     assert "in no existing folder" in capsys.readouterr().err
     assert main(["report", saved, "--y", "y"]) == 2
     assert "--test" in capsys.readouterr().err
+
+
+def test_each_of_several_responses_has_its_columns():
+    names = np.array(["a", "b"])
+    draws = np.array([[0.0, 2.0], [2.0, 4.0]])
+    stars = Prediction(names, np.array([1.0, 3.0]), draws, draws[None])
+    helpful = Prediction(names, np.array([5.0, 7.0]), draws + 4, draws[None] + 4)
+    found = table_of({"stars": stars, "helpful": helpful}, 0.9)
+    assert found.columns.tolist() == [
+        f"{name}: {part}" for name in ("stars", "helpful") for part in ("mean", "low", "high")
+    ]
+    assert found.index.tolist() == ["a", "b"] and found.index.name == "document"
+    assert found["helpful: mean"].tolist() == [5.0, 7.0] and found["stars: mean"].tolist() == [1.0, 3.0]
+    assert table_of(stars, 0.9).columns.tolist() == ["mean", "low", "high"]

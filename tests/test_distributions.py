@@ -195,7 +195,8 @@ def test_inverse_gaussian():
 
 
 INTERVALS = [(0, np.inf), (4, 5), (-1, 1), (-np.inf, -40), (40, np.inf), (2, 2.01), (-7, 8), (-np.inf, np.inf), (40, 41),
-             (-5.2, -5.1), (-3, np.inf), (-np.inf, 2), (3.9, 4.2), (-0.05, 0.03), (-8, -3)]  # fmt: skip
+             (-5.2, -5.1), (-3, np.inf), (-np.inf, 2), (3.9, 4.2), (-0.05, 0.03), (-8, -3), (-40, np.inf),
+             (-np.inf, 25), (-60, 50)]  # fmt: skip
 
 
 def test_a_normal_cut_to_an_interval():

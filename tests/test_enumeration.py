@@ -27,7 +27,21 @@ def gibbs(story, corpus, y=None, **arguments):
 FAST = [(stories.poisson, {})]
 SLOW = [(models.lda, PRIORS), (models.mixture, PRIORS), (models.slda, PRIORS)]
 SLOW += [(s, {}) for s in (*stories.REAL, stories.negative_binomial) if s is not stories.laplace_eta]
-CASES = [*FAST, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)]
+LONGEST = (
+    stories.student_t,
+    stories.random_effect,
+    stories.response_reads_theta,
+    stories.latent_below,
+    stories.logistic_normal,
+    stories.negative_binomial,
+)
+CASES = [
+    *FAST,
+    *(
+        pytest.param(*case, marks=[pytest.mark.slow, *([pytest.mark.longest] if case[0] in LONGEST else [])])
+        for case in SLOW
+    ),
+]
 
 
 @pytest.mark.parametrize(("story", "arguments"), CASES, ids=lambda case: getattr(case, "__name__", ""))

@@ -9,9 +9,10 @@ from topiczoo import estimators
 
 BY_VEM = {"engine": "vem", "engine_options": {"num_iterations": 3, "num_draws": 5}}
 BY_GIBBS = {"engine": "gibbs", "engine_options": {"num_warmup": 2, "num_samples": 4, "num_chains": 1}}
-CHEAP = [estimators.SAGEClassifier(**BY_VEM)]
-OTHERS = [estimators.SLDARegressor(2, **BY_GIBBS), estimators.LDA(2, **BY_VEM)]
-REST = [
+ALL = [
+    estimators.SAGEClassifier(**BY_VEM),
+    estimators.LDA(2, **BY_VEM),
+    estimators.SLDARegressor(2, **BY_GIBBS),
     estimators.MixtureOfCategoricals(2, **BY_GIBBS),
     estimators.SLDAClassifier(2, **BY_VEM),
     estimators.SSTMRegressor(2, **BY_GIBBS),
@@ -32,19 +33,8 @@ def expected_failures(estimator):
     return dict.fromkeys(["check_pipeline_consistency", "check_estimators_pickle"], WORDLESS)
 
 
-@parametrize_with_checks(CHEAP, expected_failed_checks=expected_failures)
-def test_a_cheap_estimator_passes_scikit_learns_checks(estimator, check):
-    check(estimator)
-
-
-@pytest.mark.slow
-@parametrize_with_checks(OTHERS, expected_failed_checks=expected_failures)
-def test_estimators_pass_scikit_learns_checks(estimator, check):
-    check(estimator)
-
-
 @pytest.mark.longest
-@parametrize_with_checks(REST, expected_failed_checks=expected_failures)
-def test_all_other_estimators_pass_scikit_learns_checks(estimator, check):
-    """But for the name of a story they share their code with those above; every check compiles for its own documents."""
+@parametrize_with_checks(ALL, expected_failed_checks=expected_failures)
+def test_estimators_pass_scikit_learns_checks(estimator, check):
+    """Every check compiles for its own documents: most of an hour in all. test_estimators.py has what is ours."""
     check(estimator)

@@ -322,6 +322,7 @@ def test_classes_that_words_tell_apart_are_told_apart(number):
     assert model.score(counts[30:], labels[30:]) == 1
 
 
+@pytest.mark.slow
 def test_a_margin_with_too_few_documents_to_temper_still_agrees_with_itself():
     """Three draws are for "a" by a little, one for "b" by far: the mean loss is less for "b", the mean share for "a"."""
     model = MedLDAClassifier(3)
@@ -350,6 +351,7 @@ def by_names(corpus, y=None, *, how_many=2, noise=0.5):
         numpyro.sample("y", dist.Normal(zbar @ (2.0 * (jnp.arange(how_many) == how_many - 1)), noise), obs=y)
 
 
+@pytest.mark.slow
 def test_a_story_of_ones_own_is_fitted_and_pickled():
     model = StoryRegressor(by_names, story_options={"how_many": 3, "noise": 0.7}, engine_options=SHORT, random_state=0)
     model.fit(X[:30], rng.random(30))
@@ -407,6 +409,7 @@ def clusters():
     return MixtureOfCategoricals(3, engine_options=SHORT, random_state=0).fit(X[:30])
 
 
+@pytest.mark.slow
 def test_topics_of_words_alone_are_scored_by_new_words(clusters):
     held_out = diagnostics.perplexity(clusters.fit_, Corpus.from_counts(NEW))
     assert clusters.score(NEW) == held_out.per_word and clusters.perplexity(NEW) == held_out.perplexity
@@ -415,6 +418,7 @@ def test_topics_of_words_alone_are_scored_by_new_words(clusters):
 
 
 @pytest.mark.slow
+@pytest.mark.longest
 def test_the_page_on_estimators_runs():
     page = (Path(__file__).resolve().parents[1] / "docs/estimators.md").read_text()
     names = {}

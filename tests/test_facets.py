@@ -307,6 +307,7 @@ def test_topics_and_labels_without_interactions_separate():
 
 
 @pytest.mark.slow
+@pytest.mark.longest
 def test_nuts_and_svi_agree_under_a_laplace_prior():
     """The mode lies where the posterior's mass does, for topics of one label and another."""
     corpus = Corpus.from_counts(CORPUS.counts[:60][:, ::4].toarray())

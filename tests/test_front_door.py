@@ -53,6 +53,7 @@ def worked(tmp_path_factory):
 
 
 @pytest.mark.slow
+@pytest.mark.longest
 def test_the_page_takes_a_file_to_topics_predictions_a_report_and_a_choice(worked):
     new, predictions = pd.read_csv(worked / "new.csv"), pd.read_csv(worked / "predictions.csv")
     assert predictions["id"].tolist() == new["id"].tolist() == list(range(120, 150))
@@ -66,6 +67,7 @@ def test_the_page_takes_a_file_to_topics_predictions_a_report_and_a_choice(worke
 
 
 @pytest.mark.slow
+@pytest.mark.longest
 def test_a_file_of_options_is_as_if_they_were_given(worked):
     fit = inference.load(worked / "fit.nc")
     told = fit.story.arguments

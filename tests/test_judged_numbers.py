@@ -286,7 +286,7 @@ def test_vem_is_judged_by_its_bound():
     assert "one optimum" not in rested.verdict
     margin = diagnose(approximated("vem", bound=bound, converged=True, support_vectors=7))
     assert margin.checks.loc["other starts predict alike", "passes"] is None
-    assert "below those of gibbs, however well the bound rests" in margin.verdict
+    assert "below those of gibbs, however well the bound rests: give num_starts=4" in margin.verdict
     cut = diagnose(approximated("vem", bound=bound, converged=True, interrupted=True))
     assert cut.checks.loc["ran to its end", "passes"] is False and "Run it to its end." in cut.verdict
 

@@ -17,6 +17,7 @@ import numpyro.distributions as dist
 import pytest
 import stories
 from exact import Exact, standard_errors_apart, summaries
+from lengths import longest_but
 from scipy import optimize, stats
 from test_calibration import SHAPE
 from test_learned_priors import CORPUS, LEARNED, SLICE, log_counts, of_documents_too
@@ -103,6 +104,7 @@ def test_vem_refuses_by_name_what_it_cannot_estimate():
 
 
 @pytest.mark.slow
+@pytest.mark.longest
 def test_the_page_on_learned_priors_runs():
     page = (Path(__file__).parents[1] / "docs/priors.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
@@ -156,7 +158,7 @@ GEWEKE = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", GEWEKE)
+@pytest.mark.parametrize("name", longest_but(GEWEKE, "lda"))
 def test_the_joint_distribution_stays(name, monkeypatch):
     monkeypatch.setattr(calibration, "LEVEL", 1e-5)
     story, options = GEWEKE[name]
@@ -166,6 +168,7 @@ def test_the_joint_distribution_stays(name, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.longest
 def test_topics_drawn_under_another_gamma_than_the_last_are_caught(monkeypatch):
     """As they would be, were gamma drawn between topics and the sweep that reads them."""
     right = DirichletBlock.conditional
@@ -179,6 +182,7 @@ def test_topics_drawn_under_another_gamma_than_the_last_are_caught(monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.longest
 def test_ranks_are_uniform(monkeypatch):
     monkeypatch.setattr(calibration, "LEVEL", 1e-4)
     monkeypatch.setattr(calibration, "_null_excursions", partial(calibration._null_excursions, repeats=100_000))
@@ -205,6 +209,7 @@ def test_every_engine_learns_concentrations(engine, simulated):
 
 
 @pytest.mark.slow
+@pytest.mark.longest
 def test_chains_of_alpha_mix(simulated):
     """Given theta NUTS diverged in most draws; given counts a chain forgets within some sweeps."""
     fit = inference.gibbs(

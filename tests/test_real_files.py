@@ -147,6 +147,10 @@ def test_words_of_new_documents_are_cut_as_those_of_the_fit(tmp_path, capsys, mo
     assert corpus.vocabulary.tolist() == ["good soup"]  # single words are in three of four documents
     told = inference.load(fit).info["vectoriser"]
     assert told == {"min_df": 2, "stop_words": ["don", "the"], "max_df": 0.7, "ngram_range": [1, 2]}
+    assert corpus.texts is None  # a saved fit holds them where that is asked for
+    assert main(["fit", "lda", data, f"{tmp_path}/kept.nc", *words, "--keep-texts"]) == 0
+    kept = inference.load(f"{tmp_path}/kept.nc")
+    assert kept.corpus.texts.tolist() == texts[:2] and kept.info["vectoriser"] == told
     seen = []
 
     def noted(fit, corpus, **options):

@@ -2,69 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from html.parser import HTMLParser
 
 import local_stories
 import numpy as np
 import pandas as pd
 import pytest
 from report_fits import NAME, WICKED, classes, simulated
+from report_page import Page, number, numbers
 
 from topiczoo import diagnostics, models
 from topiczoo.diagnostics.checks.response_checks import check_response, coverage
-from topiczoo.diagnostics.reporting import figures
-from topiczoo.diagnostics.reporting.figures import rank_band, rank_differences
-from topiczoo.diagnostics.reporting.report import judge, report, write
+from topiczoo.diagnostics.drawing.chains import rank_band, rank_differences
+from topiczoo.diagnostics.reporting.overview import judge
+from topiczoo.diagnostics.reporting.report import report, write
 from topiczoo.diagnostics.scoring.held_out import HeldOut
 from topiczoo.inference import Fit
 from topiczoo.inference.predictive.prediction import Prediction
 
-VOID = {"meta", "link", "img", "input", "br"}
-
-
-class Page(HTMLParser):
-    """A strict reader: tags must close in order. Keeps tables, headings, links and embedded data."""
-
-    def __init__(self, path):
-        super().__init__()
-        self.open, self.tables, self.headings, self.sources, self.data, self.scripts = [], {}, [], [], {}, 0
-        self.feed(path.read_text(encoding="utf-8"))
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag, attributes):
-        attributes = dict(attributes)
-        self.sources += [attributes[name] for name in ("src", "href") if name in attributes]
-        assert not [name for name in attributes if name.startswith("on")]
-        if tag not in VOID:
-            self.open.append((tag, attributes))
-        if tag == "table":
-            self.table = self.tables.setdefault(attributes["id"], [])
-        if tag == "tr":
-            self.table.append([])
-        if tag in ("td", "th"):
-            self.table[-1].append("")
-        if tag == "h2":
-            self.headings.append("")
-        if tag == "script" and "type" not in attributes:
-            self.scripts += 1
-
-    def handle_endtag(self, tag):
-        assert self.open.pop()[0] == tag
-
-    def handle_data(self, data):
-        tags = [tag for tag, _ in self.open]
-        if "td" in tags or "th" in tags:
-            self.table[-1][-1] += data
-        if "h2" in tags:
-            self.headings[-1] += data
-        if tags[-1:] == ["script"] and self.open[-1][1].get("type") == "application/json":
-            self.data[self.open[-1][1]["id"]] = json.loads(data)
-
-
+FIRST = "What can be relied on, and why"
 GRID = np.linspace(-1, 1, 100)
 fold_in = Fit.predict
 
@@ -93,12 +50,6 @@ def predictions_by_hand():
         yield
 
 
-@pytest.fixture(autouse=True)
-def unsaved_pictures(monkeypatch):
-    """Drawn, but made into files in one report only: that takes most of the time."""
-    monkeypatch.setattr(figures, "as_image", lambda *arguments, **options: "data:image/png;base64,")
-
-
 @pytest.fixture(scope="module")
 def fit():
     return simulated(info={"standardised": [3.0, 2.0]})  # as the command line notes it: y is (data - 3) / 2
@@ -114,14 +65,11 @@ def written(diagnosis, tmp_path_factory):
     return report(diagnosis, tmp_path_factory.mktemp("report") / "report.html", documents=10, progress_bar=False)
 
 
-def number(text):
-    return float(text.replace("−", "-").rstrip("%"))
-
-
 def test_one_file_holds_everything(written):
     page, text = Page(written), written.read_text(encoding="utf-8")
     assert page.headings == [
-        "Data and story", "Topics", "Coefficients", "Convergence", "Predictive checks", "Documents", "How to reproduce",
+        FIRST, "Data and story", "Topics", "Coefficients", "Convergence", "Predictive checks", "Documents",
+        "How to reproduce",
     ]  # fmt: skip
     assert set(page.tables) == {"reliance", "checks", "topics", "numbers", "coverage"}
     assert all(source.startswith(("data:", "#")) for source in page.sources)
@@ -143,15 +91,14 @@ def test_text_of_documents_stays_text(written):
     assert page.scripts == 1  # the page's own
     for wicked in (*WICKED[:3], NAME):
         assert wicked not in text.replace("</script>\n", "")  # the ends of our own elements
-    data = page.data["browser-data"]
-    assert set(WICKED) & set(data["terms"])
-    assert "<" not in re.search(r'id="browser-data">(.*?)</script>', text, re.S)[1]
+    assert set(WICKED) & {word for document in page.documents for word, *_ in document["words"]}
+    assert set(WICKED) & set(page.data["relevance-data"]["terms"])
+    assert "<" not in re.search(r'id="relevance-data">(.*?)</script>', text, re.S)[1]
 
 
 def test_topics_have_the_same_numbers_everywhere(fit, written):
     page = Page(written)
     aligned = diagnostics.align(fit)
-    data = page.data["browser-data"]
     head, *rows = page.tables["topics"]
     posterior = aligned.posterior["posterior"]
     assert [row[0] for row in rows] == ["0", "1", "2"]
@@ -160,7 +107,7 @@ def test_topics_have_the_same_numbers_everywhere(fit, written):
         beta = posterior["beta"].sel(topic=topic).mean(("chain", "draw"))
         leading = [str(term) for term in beta.sortby(beta, ascending=False)["term"].values[:3]]
         assert row[head.index("Leading terms")].startswith(" ".join(leading))
-        assert data["topics"][topic].startswith(" ".join(leading))
+        assert f"topic {topic}: {' '.join(leading)}" in page.outside
         eta = posterior["eta"].sel(topic=topic)
         assert number(row[head.index("eta")]) == pytest.approx(float(eta.mean()), abs=0.006)
         low, high = row[head.index("eta 90%")].split(" to ")
@@ -172,13 +119,13 @@ def test_topics_have_the_same_numbers_everywhere(fit, written):
     # and words have the topic they were made from: term v belongs to topic v modulo 3 of the simulation
     of_simulation = {leading_term(aligned, topic) % 3: topic for topic in range(3)}
     place = {term: v for v, term in enumerate(fit.vocabulary)}
-    for document in data["documents"]:
-        assert sum(share for _, share in document["shares"]) == pytest.approx(1, abs=0.05)
-        if document["shares"][0][1] > 0.8:
+    for document in page.documents:
+        assert sum(document["shares"].values()) == pytest.approx(100, abs=5)
+        if max(document["shares"].values()) > 80:
             continue  # a document of one topic draws stray words to it
-        for term, _, topic, percent, *_ in document["words"]:
+        for term, _, topic, percent in document["words"]:
             if percent > 95:
-                assert topic == of_simulation[place[data["terms"][term]] % 3]
+                assert topic == of_simulation[place[term] % 3]
 
 
 def leading_term(fit, topic):
@@ -188,24 +135,26 @@ def leading_term(fit, topic):
 def test_predictions_stand_beside_what_was_observed(fit, written):
     """In the data's own units, which are 3 and twice the fit's."""
     page = Page(written)
-    documents = page.data["browser-data"]["documents"]
-    places, numbers = {name: row for row, name in enumerate(fit.document_names)}, []
-    assert len(documents) == 10
-    for document in documents:
-        ((response,), row) = document["responses"], places[document["name"]]
+    places = {name: row for row, name in enumerate(fit.document_names)}
+    assert len(page.documents) == 10
+    for document in page.documents:
+        ((told,), row) = document["predictions"], places[document["name"]]
         made = by_hand(fit, fit.corpus[[row]])
         low, high = np.quantile(made.draws, [0.05, 0.95])
-        for key, value in (("mean", made.mean[0]), ("low", low), ("high", high), ("y", fit.y[row])):
-            expected = None if np.isnan(value) else pytest.approx(3 + 2 * value, rel=1e-4)
-            assert response[key] == expected
-            numbers += [] if response[key] is None else [response[key]]
-        counts = {page.data["browser-data"]["terms"][word[0]]: word[1] for word in document["words"]}
+        expected = [3 + 2 * value for value in (made.mean[0], low, high)]
+        shown = numbers(told.replace("90% interval", ""))
+        assert shown[:3] == pytest.approx(expected, rel=6e-3)
+        if np.isnan(fit.y[row]):
+            assert "not observed" in told and len(shown) == 3
+        else:
+            assert shown[3] == pytest.approx(3 + 2 * fit.y[row], rel=6e-3)
+            assert told.endswith("inside" if low <= fit.y[row] <= high else "outside")
+        counts = {term: times for term, times, *_ in document["words"]}
         assert counts == {
             term: count
             for term, count in zip(fit.vocabulary, fit.corpus.counts[[row]].toarray()[0], strict=True)
             if count
         }
-    assert page.data["browser-data"]["ranges"] == {"y": [min(numbers), max(numbers)]}
     # and the share of all labelled documents inside their intervals
     made, told = by_hand(fit, fit.corpus), ~np.isnan(fit.y)
     for row, level in zip(page.tables["coverage"][1:], (0.5, 0.8, 0.9, 0.95), strict=True):
@@ -228,12 +177,12 @@ def test_predictions_stand_beside_what_was_observed(fit, written):
 def test_without_a_response(story, engine, info, tmp_path):
     fit = simulated(story, engine=engine, info=info, num_chains=2 if engine == "gibbs" else 1, num_documents=12)
     page = Page(report(fit, tmp_path / "r.html", documents=4, progress_bar=False))
-    assert page.headings == ["Data and story", "Topics", "Convergence", "Documents", "How to reproduce"]
-    assert not any(document["responses"] for document in page.data["browser-data"]["documents"])
+    assert page.headings == [FIRST, "Data and story", "Topics", "Convergence", "Documents", "How to reproduce"]
+    assert not any(document["predictions"] for document in page.documents)
     assert ("Word check" in page.tables["topics"][0]) == (story is models.lda)
     if story is models.mixture:  # all words of a document share its topic
-        for document in page.data["browser-data"]["documents"]:
-            assert len({word[2] for word in document["words"]}) == 1
+        for document in page.documents:
+            assert len({topic for _, _, topic, _ in document["words"]}) == 1
 
 
 @pytest.fixture
@@ -241,7 +190,7 @@ def words_unchecked(monkeypatch):
     def refuse(*arguments, **options):
         raise ValueError("not checked here")
 
-    monkeypatch.setattr("topiczoo.diagnostics.reporting.sections.check_words", refuse)
+    monkeypatch.setattr("topiczoo.diagnostics.reporting.topic_section.check_words", refuse)
 
 
 def test_one_chain_and_few_draws_say_what_cannot_be_known(tmp_path, words_unchecked):
@@ -265,20 +214,21 @@ def test_several_columns_of_coefficients_and_classes(tmp_path):
         np.testing.assert_allclose(shown, judged.fit.draws["eta"][..., column].mean((0, 1)), atol=0.006)
     assert "coverage" not in page.tables  # classes have no intervals
     places = {name: row for row, name in enumerate(fit.document_names)}
-    for document in page.data["browser-data"]["documents"]:
+    for document in page.documents:
         row = places[document["name"]]
         code = by_hand(fit, fit.corpus[[row]]).code[0]
-        expected = {"name": "y", "y": int(fit.y[row]), "label": code, "probability": 0.7}
-        assert document["responses"] == [expected]
+        told = f"y: class {code} predicted with probability 70%; observed {int(fit.y[row])}"
+        assert document["predictions"] == [told]
 
 
+@pytest.mark.slow
 def test_a_story_whose_documents_cannot_be_folded_in(tmp_path):
     fit = simulated(local_stories.shared_theta, num_documents=12)
     path = report(fit, tmp_path / "r.html", documents=3, progress_bar=False)
     page = Page(path)
     assert "No predictions. Documents outside the fit are folded in" in path.read_text()
-    assert len(page.data["browser-data"]["documents"]) == 3  # their proportions are in the posterior
-    assert not page.data["browser-data"]["documents"][0]["responses"]
+    assert len(page.documents) == 3  # their proportions are in the posterior
+    assert not page.documents[0]["predictions"]
 
 
 def test_chains_with_other_topics_are_shown_apart(tmp_path, words_unchecked):
@@ -381,13 +331,13 @@ def test_held_out_documents_take_the_place_of_the_fitted(diagnosis, tmp_path, mo
     page = Page(report(diagnosis, tmp_path / "a.html", **given))
     scored = {row[0]: [number(cell) for cell in row[1:3]] for row in page.tables["score-table"][1:]}
     assert scored["r2"] == [0.25, 0.12] and scored["perplexity a word"][0] == pytest.approx(np.exp(2), rel=1e-3)
-    shown = page.data["browser-data"]["documents"]
+    shown = page.documents
     assert [document["name"] for document in shown] == list(test.names)
-    assert [dict(document["shares"]) for document in shown] == [
-        {k: round(row[k], 4) for k in np.argsort(-row) if row[k] >= 0.01} for row in theta
+    assert [document["shares"] for document in shown] == [
+        {k: pytest.approx(100 * row[k], abs=0.51) for k in range(3) if row[k] >= 0.01} for row in theta
     ]
     for place in (3, 7):
-        assert shown[place]["responses"][0]["y"] == pytest.approx(3 + 2 * y[place], rel=1e-3)
+        assert numbers(shown[place]["predictions"][0])[-1] == pytest.approx(3 + 2 * y[place], rel=6e-3)
     # without responses the words alone are scored
     words = report(diagnosis, tmp_path / "b.html", test=test, documents=0, progress_bar=False)
     assert [row[0] for row in Page(words).tables["score-table"]] == ["Score", "perplexity a word"]

@@ -2,128 +2,29 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import subprocess
 import time
 
+import numpy as np
 import pytest
+from chromium import CHROMIUM, Browser
 from report_fits import NAME, WICKED, simulated
 
+from topiczoo import diagnostics
 from topiczoo.diagnostics.reporting.report import report
+from topiczoo.inference.posterior.leading_terms import leading, term_scores
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 
 
-class Browser:
-    """A page in chromium. Commands and events are JSON between zero bytes on the pipes 3 and 4."""
-
-    def __init__(self, folder):
-        to_browser, from_us = os.pipe()
-        from_browser, to_us = os.pipe()
-        arguments = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-                     "--no-first-run", f"--user-data-dir={folder}", "--remote-debugging-pipe", "about:blank"]  # fmt: skip
-        # the shell gives the pipes the numbers chromium expects
-        script = f'exec "$@" 3<&{to_browser} 4>&{to_us}'
-        self.process = subprocess.Popen(
-            ["bash", "-c", script, "bash", *arguments], pass_fds=(to_browser, to_us), stderr=subprocess.DEVNULL
-        )
-        os.close(to_browser)
-        os.close(to_us)
-        self.write, self.read = from_us, from_browser
-        self.buffer, self.number, self.events = b"", 0, []
-        self.session = None
-        target = self.send("Target.createTarget", url="about:blank")["targetId"]
-        self.session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            self.send(f"{domain}.enable")
-
-    def send(self, method, **parameters):
-        self.number += 1
-        message = {"id": self.number, "method": method, "params": parameters}
-        if self.session:
-            message["sessionId"] = self.session
-        os.write(self.write, json.dumps(message).encode() + b"\0")
-        while True:
-            answer = self._next()
-            if answer.get("id") == self.number:
-                assert "error" not in answer, answer
-                return answer["result"]
-
-    def _next(self):
-        while b"\0" not in self.buffer:
-            data = os.read(self.read, 1 << 20)
-            assert data, "chromium ended"
-            self.buffer += data
-        message, _, self.buffer = self.buffer.partition(b"\0")
-        answer = json.loads(message)
-        if "method" in answer:
-            self.events.append(answer)
-        return answer
-
-    def open(self, path):
-        self.send("Page.navigate", url=path.as_uri())
-        deadline = time.monotonic() + 30
-        while self.run("document.readyState") != "complete" or self.run("location.protocol") != "file:":
-            assert time.monotonic() < deadline, "the page did not load"
-            time.sleep(0.02)
-
-    def run(self, script):
-        """The value of an expression in the page."""
-        answer = self.send("Runtime.evaluate", expression=script, returnByValue=True)
-        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
-        return answer["result"].get("value")
-
-    def click(self, selector):
-        """A true click with the mouse in the middle of an element."""
-        where = f"document.querySelector({json.dumps(selector)})"
-        self.run(f"{where}.scrollIntoView({{block: 'center'}})")
-        x, y = self.run(
-            f"(() => {{ const r = {where}.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; }})()"
-        )
-        for kind in ("mousePressed", "mouseReleased"):
-            self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
-
-    def type(self, selector, text):
-        """Text typed into an element in place of what is there."""
-        self.run(
-            f"(() => {{ const box = document.querySelector({json.dumps(selector)}); box.focus(); box.select(); }})()"
-        )
-        if text:
-            self.send("Input.insertText", text=text)
-        else:
-            self.key("Delete", 46)
-
-    def key(self, name, code, text=""):
-        for kind in ("keyDown", "keyUp"):
-            self.send("Input.dispatchKeyEvent", type=kind, key=name, code=name, windowsVirtualKeyCode=code, text=text)
-
-    def texts(self, selector):
-        return self.run(f"[...document.querySelectorAll({json.dumps(selector)})].map((e) => e.textContent)")
-
-    def choose(self, selector, value):
-        box = f"document.querySelector({json.dumps(selector)})"
-        self.run(f"{box}.value = {json.dumps(value)}; {box}.dispatchEvent(new Event('change'))")
-
-    def of(self, *methods):
-        return [event["params"] for event in self.events if event["method"] in methods]
-
-    def close(self):
-        try:
-            self.session = None
-            self.send("Browser.close")
-        finally:
-            self.process.wait(timeout=20)
-            os.close(self.write)
-            os.close(self.read)
+@pytest.fixture(scope="module")
+def fit():
+    return simulated(num_documents=12, num_draws=20)
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory):
+def opened(fit, tmp_path_factory):
     folder = tmp_path_factory.mktemp("browser")
-    path = report(simulated(num_documents=12, num_draws=20), folder / "report.html", documents=12, progress_bar=False)
+    path = report(fit, folder / "report.html", documents=12, progress_bar=False)
     browser = Browser(folder / "profile")
     browser.open(path)
     yield browser
@@ -166,53 +67,81 @@ def test_the_filter_leaves_what_matches(opened):
     assert opened.run(visible) == every
 
 
+def test_the_slider_orders_terms_by_the_relevance_that_is_chosen(fit, opened):
+    aligned = diagnostics.align(fit)
+    beta = np.mean([aligned.topic_terms(chain) for chain in range(2)], axis=0)
+    for weight, text in ((1.0, "1"), (0.0, "0"), (0.6, "0.6")):
+        opened.run(
+            f"(() => {{ const s = document.querySelector('#relevance'); s.value = {text};"
+            " s.dispatchEvent(new Event('input')); })()"
+        )
+        chosen = leading(term_scores(beta, np.asarray(fit.corpus.counts.sum(0)), "relevance", weight), 10)
+        expected = [" ".join(fit.vocabulary[row]) for row in chosen]
+        assert opened.texts("#topics tbody td.terms") == expected
+        assert opened.texts("#relevance-value") == [f"{weight:.1f}"]
+        assert opened.texts("#relevance-terms .term") == list(fit.vocabulary[chosen[0]])
+    opened.run("document.querySelector('#relevance').focus()")
+    opened.key("ArrowRight", 39)
+    assert opened.texts("#relevance-value") == ["0.7"]
+    opened.click(".map .node[data-topic='2'] circle")
+    assert opened.run("document.querySelector('#relevance-topic').value") == "2"
+    assert opened.run("document.querySelector('.map .chosen').dataset.topic") == "2"
+
+
 def test_documents_are_browsed(opened):
-    assert len(opened.texts("#document-list option")) == 12
+    visible = "[...document.querySelectorAll('.document')].filter((d) => d.offsetParent)"
+    assert opened.run(f"{visible}.length") == 12
     opened.type("#document-filter", "document 7")
-    assert [text.split(" (")[0] for text in opened.texts("#document-list option")] == ["document 7"]
-    assert opened.texts(".document h3") == ["document 7"]
-    assert "90% interval" in opened.texts(".document .prediction")[0] and "observed" in opened.texts(".prediction")[0]
-    chips, groups = opened.texts(".chip"), opened.texts(".group")
-    assert len(chips) > 5 and 1 <= len(groups) <= 3
-    # a colour a topic: as many colours as groups, and the legend's and the table's swatches have the same
-    colours = opened.run(
-        "[...document.querySelectorAll('.chip')].map((c) => [c.dataset.topic, c.style.backgroundColor])"
+    assert opened.run(f"{visible}.map((d) => d.querySelector('.title').textContent)") == ["document 7"]
+    assert opened.texts("#document-count") == ["1 of 12 documents"]
+    opened.run(f"{visible}[0].querySelector('summary').focus()")
+    opened.key("Enter", 13, "\r")  # the keyboard opens it
+    assert opened.run(f"{visible}[0].open")
+    deadline = time.monotonic() + 10
+    while not opened.texts(".document[open] .legend button"):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    # a colour a topic: words have that of their topic in the legend
+    words = opened.run(
+        "[...document.querySelectorAll('.document[open] .chips b:not(.u)')]"
+        ".map((b) => [b.classList[0], getComputedStyle(b).backgroundColor])"
     )
     swatches = opened.run(
-        "[...document.querySelectorAll('#topics tbody th')]"
-        ".map((c) => [c.dataset.value, c.firstChild.style.backgroundColor])"
+        "[...document.querySelectorAll('.document[open] .legend .swatch, #topics .swatch')]"
+        ".map((b) => [b.classList[1], getComputedStyle(b).backgroundColor])"
     )
-    assert len({tuple(pair) for pair in colours}) == len(groups) and all(pair in swatches for pair in colours)
-    opened.run("document.querySelector('.chip').dispatchEvent(new MouseEvent('mouseenter'))")
-    assert chips[0].split("×")[0] in opened.texts(".detail")[0] and "topic" in opened.texts(".detail")[0]
-    opened.run("document.querySelector('.chip').focus()")
-    opened.key("ArrowRight", 39)
-    assert opened.run("document.activeElement.textContent") == chips[1]
-    opened.choose("#word-order", "term")
-    words = [text.split("×")[0] for text in opened.texts(".chip")]
-    assert sorted(words) == sorted(text.split("×")[0] for text in chips) and opened.texts(".group") == []
+    assert len(words) > 5 and all(pair in swatches for pair in words)
+    assert "topic" in opened.run("document.querySelector('.document[open] .chips b').title")
+    opened.click(".document[open] .legend button")
+    assert opened.run("document.querySelector('.document[open] .legend button').getAttribute('aria-pressed')") == "true"
+    topic = opened.run("document.querySelector('.document[open] .legend li').dataset.topic")
+    lit = opened.run("[...document.querySelectorAll('.document[open] b.on')].map((b) => b.classList[0])")
+    assert set(lit) == {f"t{topic}"}
+    opened.click(".document[open] .legend button")
+    assert opened.run("document.querySelectorAll('.document[open] b.on').length") == 0
     opened.type("#document-filter", "")
-    opened.run("document.querySelector('#document-list').focus()")
-    opened.key("Home", 36)
-    opened.key("ArrowDown", 40)
-    shown = opened.texts(".document h3")[0]
-    assert shown == opened.run("document.querySelector('#document-list').selectedOptions[0].textContent").split(" (")[0]
-    assert shown == "document 1"
+    assert opened.run(f"{visible}.length") == 12
 
 
 def test_text_of_documents_is_not_run(opened):
-    opened.type("#document-filter", "")
-    opened.choose("#document-list", "0")
-    assert opened.texts(".document h3") == [NAME]
+    assert NAME in opened.texts(".document .title")
     everything = " ".join(opened.texts("#topics td:nth-child(2)"))
     assert all(wicked in everything for wicked in WICKED)
-    words = set()
-    for place in range(12):
-        opened.choose("#document-list", str(place))
-        words |= {text.split("×")[0] for text in opened.texts(".chip")}
+    words = {text.split("×")[0] for text in opened.texts(".chips b")}
     assert set(WICKED) <= words
     assert opened.run("window.hacked") is None
     assert opened.run("document.querySelectorAll('.document img, .document script, td img, td script').length") == 0
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_nothing_runs_over_the_edge_of_a_phone_and_dark_is_dark(opened, dark):
+    opened.look(390, 844, dark=dark)
+    opened.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    assert opened.run("document.documentElement.scrollWidth") <= 390
+    paper = opened.run("getComputedStyle(document.body).backgroundColor")
+    assert (max(map(int, paper.strip("rgb()").split(","))) < 60) == dark
+    opened.run("document.querySelectorAll('details').forEach((d) => { d.open = false; })")
+    opened.look(1400)
 
 
 def test_quiet_and_alone(opened):

@@ -42,12 +42,14 @@ for least in (0, 10**9):
         inference.gibbs(models.slda_glm, corpus, y > 0, response="logit", num_warmup=3, num_samples=5, num_chains=1, **few)
     )
     found[f"predict {least}"] = digest(fit.predict(corpus[:70], most_draws=5).draws)
-    found[f"plug-in {least}"] = digest(fit.predict(corpus[:70], rule="plug-in").draws, fit.transform(corpus[:20]))
-    found[f"vem {least}"] = of(inference.vem(models.slda, corpus, y, num_iterations=5, **few))
-    found[f"vem, a margin {least}"] = of(
-        inference.vem(models.medlda, corpus, y > 0, margin="binary", num_iterations=3, **few)
+    if least:
+        continue
+    found["plug-in"] = digest(fit.predict(corpus[:70], rule="plug-in").draws, fit.transform(corpus[:20]))
+    found["vem"] = of(inference.vem(models.slda, corpus, y, num_iterations=5, **few))
+    found["vem, a margin"] = of(
+        inference.vem(models.medlda, corpus, y > 0, margin="binary", num_iterations=3, num_starts=2, **few)
     )
-    found[f"vem, sequential {least}"] = of(
+    found["vem, sequential"] = of(
         inference.vem(models.slda, corpus, y, order="sequential", num_iterations=3, **few)
     )
 found["nuts"] = of(inference.nuts(models.slda, corpus[:20], y[:20], num_warmup=4, num_samples=4, max_tree_depth=3, **few))
@@ -57,6 +59,7 @@ print(json.dumps(found))
 
 
 @pytest.mark.slow
+@pytest.mark.longest
 def test_every_engine_gives_the_same_on_any_number_of_devices(tmp_path):
     flags = [flag for flag in os.environ["XLA_FLAGS"].split() if "device_count" not in flag]
     found = []
@@ -67,7 +70,7 @@ def test_every_engine_gives_the_same_on_any_number_of_devices(tmp_path):
         printed = subprocess.check_output([sys.executable, "-c", EVERY_ENGINE], env=environment, cwd=tmp_path)
         found.append(json.loads(printed.splitlines()[-1]))
     assert [one.pop("devices") for one in found] == [1, 8]
-    assert len(found[0]) == 16 and len(set(found[0].values())) > 10  # shards or not, some agree to the last bit
+    assert len(found[0]) == 12 and len(set(found[0].values())) > 9  # shards or not, some agree to the last bit
     for one in found[1:]:
         assert one == found[0]
 

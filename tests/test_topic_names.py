@@ -129,12 +129,13 @@ def test_names_that_do_not_agree_with_the_topics_are_refused(tmp_path, names):
         inference.load(written(tmp_path / "fit.nc", made(), store.VERSION, topic_names=names))
 
 
+@pytest.mark.slow
 def test_the_report_and_the_judged_numbers_have_names(tmp_path):
     fit = diagnostics.align(simulated(num_topics=3)).rename({1: "<b>Küche</b>"})
     diagnosis = diagnostics.diagnose(fit)
     assert "eta[<b>Küche</b>]" in diagnosis.numbers.index and "eta[0]" in diagnosis.numbers.index
     text = diagnostics.report(diagnosis, tmp_path / "report.html", progress_bar=False).read_text()
-    assert "&lt;b&gt;Küche&lt;/b&gt;" in text and "<b>Küche</b>" not in text.split('id="browser-data"')[0]
+    assert "&lt;b&gt;Küche&lt;/b&gt;" in text and "<b>Küche</b>" not in text
 
 
 def test_a_story_without_topics_has_none_to_name():

@@ -12,6 +12,7 @@ PAGE = Path(__file__).resolve().parents[1] / "docs/topics.md"
 
 
 @pytest.mark.slow
+@pytest.mark.longest
 def test_the_page_on_topics_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     plt.switch_backend("Agg")

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import user_stories
 from exact import Exact, standard_errors_apart, summaries
+from lengths import longest_but
 from numpyro.infer.util import log_density
 from user_stories import STORIES, story_of
 
@@ -78,10 +79,16 @@ def fitted(name, engine):
     return fit, corpus, y
 
 
+LONGEST = [(name, engine) for name in STORIES for engine in ("svi", "nuts") if name not in ("time", "camps")]
+
+
 def table(fast):
     """Stories and engines that serve them."""
     cases = [(name, engine) for engine in SETTINGS for name in STORIES if engine != "vem" or name not in REFUSED]
-    return [pytest.param(*case, marks=[pytest.mark.slow] * (case not in fast)) for case in cases]
+    return [
+        pytest.param(*case, marks=[] if case in fast else pytest.mark.longest if case in LONGEST else pytest.mark.slow)
+        for case in cases
+    ]
 
 
 @pytest.mark.parametrize(("name", "engine"), table(fast=[("time", "gibbs"), ("camps", "gibbs")]))
@@ -110,7 +117,7 @@ def test_topics_have_names_and_are_aligned(name, engine):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", longest_but(STORIES, "prevalence", "camps"))
 def test_a_report_is_written(name, tmp_path):
     fit, _, _ = fitted(name, "gibbs")
     with warnings.catch_warnings():
@@ -136,7 +143,7 @@ def test_every_conditional_is_that_of_the_story(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", longest_but(STORIES, "prevalence", "camps"))
 def test_gibbs_agrees_with_the_sum_over_all_topics_and_classes(name):
     corpus, y = user_stories.tiny()
     story, arguments = story_of(name, corpus)
@@ -172,7 +179,7 @@ def of_words(values, corpus, y):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", longest_but(STORIES, "camps"))
 def test_the_joint_distribution_stays(name, monkeypatch):
     """At a level of 1e-5 for all quantities of a story together."""
     monkeypatch.setattr(calibration, "LEVEL", 1e-5)

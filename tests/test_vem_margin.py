@@ -28,7 +28,9 @@ from test_vem_stories import words
 
 from topiczoo import inference
 from topiczoo.corpora import Corpus
+from topiczoo.diagnostics import diagnose
 from topiczoo.inference.em.components import Settings
+from topiczoo.inference.em.loop import together
 from topiczoo.inference.em.margins import NARROWER, WIDER
 from topiczoo.inference.em.model import EMModel
 from topiczoo.inference.steps.dirichlet import dirichlet_bound
@@ -352,6 +354,46 @@ def test_documents_are_learned_and_the_objective_settles(margin):
         assert np.mean((scores.argmax(1) if scores.ndim > 1 else scores > 0) == y[::3]) > 0.85
     if margin != "regression":  # q(eta) has the prior's variance around the machine's coefficients
         np.testing.assert_allclose(fit.draws["eta"][0].std(0), 1, atol=0.25)
+
+
+def test_a_margin_has_four_starts_that_predict_together():
+    """Each start is a chain, the first what one start gives alone; chains that differ are said to."""
+    corpus, y = planted("binary", 60)
+    given = {"margin": "binary", "num_iterations": 3, "progress_bar": False, "num_draws": 20, **ARGUMENTS}
+    fit, one = inference.vem(medlda, corpus, y, **given), inference.vem(medlda, corpus, y, num_starts=1, **given)
+    assert fit.draws["eta"].shape[0] == fit.means["beta"].shape[0] == len(fit.info["starts"]) == 4
+    np.testing.assert_array_equal(fit.means["beta"][0], one.means["beta"][0])
+    assert fit.info["starts"][0] == one.info["bound"][-1] and one.info["starts"] == one.info["bound"][-1:]
+    assert fit.info["bound"][-1] == max(fit.info["starts"]) == fit.info["starts"][fit.info["best"]]
+    assert len({float(mean[0, 0]) for mean in fit.means["beta"]}) == 4
+    shares = [(mean @ eta) for mean, eta in zip(fit.means["theta"], fit.means["eta"], strict=True)]
+    assert max(np.abs(share - shares[0]).max() for share in shares[1:]) > 1e-3
+    new = corpus[:10]
+    together = fit.predict(new, rule="plug-in").mean
+    assert np.abs(together - one.predict(new, rule="plug-in").mean).max() > 0 and together.shape == (10,)
+    checks = diagnose(fit).checks
+    assert "chains predict alike" in checks.index and "other starts predict alike" not in checks.index
+    assert checks.loc["chains predict alike", "value"] > 0
+    assert "other starts predict alike" in diagnose(one).checks.index
+
+
+def test_starts_are_counted_and_share_no_alpha():
+    corpus, y = planted("binary", 30)
+    with pytest.raises(ValueError, match="num_starts is 0"):
+        inference.vem(medlda, corpus, y, margin="binary", num_starts=0, **ARGUMENTS)
+    with pytest.raises(ValueError, match="num_starts is 2, and estimate_alpha fits one alpha"):
+        inference.vem(medlda, corpus, y, margin="binary", num_starts=2, estimate_alpha=True, **ARGUMENTS)
+
+
+def test_of_several_starts_the_best_is_told_and_the_worst_is_not_hidden():
+    rested = {"bound": [-9.0, -5.0], "converged": True, "interrupted": False, "seconds": 1.0}
+    fell = {"bound": [-8.0, -3.0], "converged": False, "interrupted": False, "seconds": 2.0, "warning": "it fell"}
+    cut = {"bound": [-7.0], "converged": False, "interrupted": True, "seconds": 0.5}
+    told = together([rested, fell])
+    assert told["bound"] == [-8.0, -3.0] and told["best"] == 1 and told["starts"] == [-5.0, -3.0]
+    assert told["converged"] is False and told["warning"] == "it fell" and told["seconds"] == 3.0
+    assert together([rested, cut])["interrupted"] and "warning" not in together([rested])
+    assert together([rested, rested])["converged"] is True
 
 
 @pytest.mark.slow

@@ -89,6 +89,7 @@ def test_an_approximation_with_a_weight_is_judged_by_what_was_held_out(engine, i
     assert found.passes and "importance" not in found.checks.to_string()
 
 
+@pytest.mark.slow
 def test_the_report_says_what_topics_are_for(tmp_path, monkeypatch):
     def predict(fit, corpus, **options):
         draws = np.random.default_rng(0).normal(size=(100, len(corpus)))

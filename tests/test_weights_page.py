@@ -29,6 +29,7 @@ def flat(story, corpus, y, *, seed, response_weight, progress_bar):
     return fit_of(story, draws, corpus, y, num_topics=2)
 
 
+@pytest.mark.slow
 def test_a_search_by_log_score_has_the_mixture_of_chains_and_draws():
     grid = {"response_weight": [0.2, 1.0, 5.0]}
     table = inference.grid_search(flat, slda, CORPUS, Y, grid, score="log_score", folds=3, progress_bar=False)
@@ -50,6 +51,7 @@ def test_a_search_refuses_a_score_that_is_none():
 
 
 @pytest.mark.slow
+@pytest.mark.longest
 def test_the_page_on_weights_runs():
     page = (Path(__file__).resolve().parents[1] / "docs/weights.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)

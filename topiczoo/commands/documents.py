@@ -11,7 +11,8 @@ from typing import Any
 # columns and files as corpora.read calls them, and as the command line does
 CALLED = {"names": "--id", "text": "--text", "y": "--y", "covariates": "--covariates", "vocabulary": "--vocabulary",
           "responses": "--responses", "delimiter": "--delimiter", "encoding": "--encoding", "format": "--format",
-          "min_df": "--min-df", "max_df": "--max-df", "stop_words": "--stop-words", "ngram_range": "--ngrams"}  # fmt: skip
+          "min_df": "--min-df", "max_df": "--max-df", "stop_words": "--stop-words", "ngram_range": "--ngrams",
+          "keep_texts": "--keep-texts"}  # fmt: skip
 DEFAULTS: dict[str, Any] = {"min_df": 2, "stop_words": "english"}
 
 
@@ -19,15 +20,16 @@ def read_corpus(options: argparse.Namespace, path: str) -> tuple[Any, Any, dict[
     """Documents to be fitted, their responses or None, and how their words were chosen."""
     given = chosen_words(options)
     words = given if _format(options, path) == "ldac" else {**DEFAULTS, **given}
-    corpus, y = _read(options, path, empty="drop", vocabulary=options.vocabulary, **words)
+    kept = {"keep_texts": True} if options.keep_texts else {}
+    corpus, y = _read(options, path, empty="drop", vocabulary=options.vocabulary, **words, **kept)
     reasons = {"left out, without a word of the vocabulary": corpus.num_dropped, "unlabelled": _unlabelled(y)}
     print_rows(len(corpus) + corpus.num_dropped, reasons)
     print(f"{corpus!r}")
     return corpus, y, words
 
 
-def read_new(options: argparse.Namespace, path: str, fit: Any) -> tuple[Any, Any]:
-    """New documents in the words of a fit, and their responses or None."""
+def read_new(options: argparse.Namespace, path: str, fit: Any, *, keep_texts: bool = False) -> tuple[Any, Any]:
+    """New documents in the words of a fit, and their responses or None; ``keep_texts`` where they are to be read."""
     known = fit.info.get("vectoriser", {})
     format = _format(options, path)
     if format == "ldac":
@@ -47,7 +49,7 @@ def read_new(options: argparse.Namespace, path: str, fit: Any) -> tuple[Any, Any
             options.text = options.text or fit.info.get("text")
         if options.covariates is None:
             options.covariates = ",".join(map(str, fit.corpus.covariates.columns)) or None
-        corpus, y = _read(options, path, empty="keep", vocabulary=fit.vocabulary, **words)
+        corpus, y = _read(options, path, empty="keep", vocabulary=fit.vocabulary, keep_texts=keep_texts, **words)
     unknown = int((corpus.lengths == 0).sum())
     if unknown == len(corpus):
         raise ValueError(

@@ -90,6 +90,9 @@ def _words(command: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--stop-words", metavar="FILE", help="terms to leave out: a file, english, or none (english)")
     group.add_argument("--ngrams", metavar="FROM,TO", help="terms of so many words, such as 1,2 (1,1)")
+    group.add_argument(
+        "--keep-texts", action="store_true", help="save the texts with the fit, so that its reports show them"
+    )
 
 
 def _settings(command: argparse.ArgumentParser, whose: str) -> None:

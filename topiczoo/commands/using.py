@@ -28,17 +28,13 @@ def predict(options: argparse.Namespace) -> int:
     if not 0 < options.interval < 1:
         raise ValueError(f"--interval is {options.interval}; give a number between 0 and 1.")
     fit = load_fit(options)
-    if fit.response.several:
-        raise ValueError(
-            f"the fit has several responses ({', '.join(fit.response.parts)}); predict them in Python, by fit.predict."
-        )
     with aside(options.out):
         corpus, _ = read_new(options, options.data, fit)
     if not fit.response.parts:
         frame = proportions(fit, corpus, options.seed)
     else:
         prediction = fit.predict(corpus, seed=options.seed, progress_bar=True)
-        frame = prediction.frame(options.interval)
+        frame = table_of(prediction, options.interval)
     if "standardised" in fit.info:
         shift, scale = fit.info["standardised"]
         frame = frame * scale + shift
@@ -48,6 +44,16 @@ def predict(options: argparse.Namespace) -> int:
     with aside(options.out):
         print(f"{len(frame)} predictions written to {options.out}")
     return 0
+
+
+def table_of(prediction: Any, interval: float) -> Any:
+    """A row a document; of several responses the columns of each have its name before them."""
+    if not isinstance(prediction, dict):
+        return prediction.frame(interval)
+    import pandas as pd
+
+    frames = [part.frame(interval).add_prefix(f"{name}: ") for name, part in prediction.items()]
+    return pd.concat(frames, axis=1)
 
 
 def proportions(fit: Any, corpus: Any, seed: int) -> Any:
@@ -66,7 +72,7 @@ def report(options: argparse.Namespace) -> int:
         raise ValueError("--y names a column of the held-out file; give that file with --test.")
     check_output(options.out, options.force)
     fit = load_fit(options)
-    test, y = read_new(options, options.test, fit) if options.test else (None, None)
+    test, y = read_new(options, options.test, fit, keep_texts=True) if options.test else (None, None)
     if y is not None and fit.classes is None:
         if y.dtype.kind not in "fiu":
             raise ValueError(f"The column {options.y!r} holds labels; code them as numbers, as they were for the fit.")
