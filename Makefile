@@ -7,7 +7,7 @@ WORKERS ?= 2
 
 BIN := $(VENV)/bin
 # Compiled programs are kept between tests and between runs: most of a test's time is XLA compiling.
-CACHE := JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/jax JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0
+CACHE := JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/jax JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.1
 # The folders that become subpackages of topiczoo, and where mypy finds them laid out so.
 FOLDERS := models inference diagnostics corpora
 TYPING := .cache/typing/topiczoo

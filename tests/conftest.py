@@ -20,7 +20,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("XLA_FLAGS", " ".join(FLAGS))
 os.environ.setdefault("TOPICZOO_NATIVE", "off")  # tests of XLA's sweep must not find the other, which a user has built
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")  # what is written must be worth it
 
 from topiczoo.inference.programs.keeping import forget  # noqa: E402
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from lengths import longest_but
 from scipy.integrate import quad
 from scipy.optimize import minimize
 from scipy.special import digamma, gammaln, log_softmax, logsumexp, softmax
@@ -217,7 +218,7 @@ def test_planted_deviations_are_found_and_classes_predicted(prior):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("prior", ["jeffreys", "laplace"])
+@pytest.mark.parametrize("prior", longest_but(["jeffreys", "laplace"], "laplace"))
 def test_without_labels_it_is_a_mixture(prior):
     fit = inference.vem(sage_nb, CORPUS, **GIVEN, prior=prior, scale=0.2, seed=1, **QUIET)
     drawn = fit.draws["y"][0, -1]
@@ -228,7 +229,7 @@ def test_without_labels_it_is_a_mixture(prior):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("prior", ["jeffreys", "laplace"])
+@pytest.mark.parametrize("prior", longest_but(["jeffreys", "laplace"], "laplace"))
 def test_documents_without_a_label_tell_more_of_the_words_of_labels(prior):
     some = np.where(np.arange(len(Y)) < 6, NAMES[Y], None)
     story = {**GIVEN, "prior": prior, "scale": 0.2, **QUIET}
@@ -309,7 +310,7 @@ def test_corners_stay_finite_and_no_word_vetoes_a_class(arguments):
         np.testing.assert_allclose(one_word, shares, atol=0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_a_narrow_start_leaves_fewer_deviations():
     zeros = [
         share_of_zeros(inference.vem(sage_nb, CORPUS, Y, **JEFFREYS, start_variance=width, **QUIET).means["deviation"])
@@ -320,13 +321,13 @@ def test_a_narrow_start_leaves_fewer_deviations():
         inference.vem(sage_nb, CORPUS, Y, **GIVEN, start_variance=0)
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_equal_classes_do_not_deviate():
     fit, _ = corner([[30, 20, 10]] * 6, [0, 1, 0, 1, 0, 1])
     assert share_of_zeros(fit.means["deviation"][0]) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_nuts_agrees_under_a_laplace_prior():
     """The mode lies where the posterior's mass does: within three deviations of the mean for nearly all terms."""
     rows, terms = np.arange(60), np.arange(0, 60, 4)

@@ -51,6 +51,7 @@ def test_topics_have_their_law_and_documents_random_numbers_of_their_own(fit):
     assert np.abs(apart).max() < 0.15
 
 
+@pytest.mark.slow
 def test_a_prediction_does_not_depend_on_what_stands_beside_it(fit):
     order = [3, 1, 0, 2, 1]
     there = fit.predict(CORPUS, alike=True).mean

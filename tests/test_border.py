@@ -120,10 +120,12 @@ CASES = {
 
 
 # said of others in the fast tests
-SLOW = {"alpha infinite", "discrete latent nobody owns", "y outside the support", "y fractional", "y constant"}
+LONGEST = {"alpha infinite", "discrete latent nobody owns", "y outside the support", "y fractional", "y constant"}
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, marks=[pytest.mark.slow] * (case in SLOW)) for case in CASES])
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.longest] * (case in LONGEST)) for case in CASES]
+)
 def test_one_clear_sentence(case):
     story, corpus, y, arguments, error, words = CASES[case]
     with pytest.raises(error, match=words) as caught:
@@ -290,7 +292,9 @@ ADVICE = {
 FAST = {"gibbs, switch", "vem, slices"}
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, marks=[pytest.mark.slow] * (case not in FAST)) for case in ADVICE])
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.longest] * (case not in FAST)) for case in ADVICE]
+)
 def test_an_engine_names_only_engines_that_take_the_story(case):
     engine, story, words = ADVICE[case]
     with pytest.raises(ValueError, match=words):

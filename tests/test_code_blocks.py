@@ -166,6 +166,7 @@ def run(page: Path) -> dict:
     return names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PYTHON, ids=name_of)
 def test_every_block_calls_what_is_there_with_arguments_that_it_takes(standing_aside, page):
     run(page)

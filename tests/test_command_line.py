@@ -201,6 +201,7 @@ def test_no_error_of_a_run_is_a_traceback(folder, tmp_path, capsys, monkeypatch,
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_an_interrupted_prediction_report_or_demonstration_leaves_nothing(saved, folder, tmp_path, capsys, monkeypatch):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt

@@ -142,6 +142,7 @@ def test_check_a_story_of_ones_own(folder, capsys, monkeypatch):  # noqa: F811
         assert "second" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_demonstration_scores_what_it_has_not_seen(tmp_path, capsys, monkeypatch):
     """With a fit and predictions by hand: half of the truth is predicted, and intervals reach 0.6 on either side."""
 

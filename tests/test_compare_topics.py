@@ -91,6 +91,7 @@ def exact_scores(fit, counts):
     return logsumexp(logs, axis=(1, 2)) - np.log(beta.shape[1])
 
 
+@pytest.mark.slow
 def test_held_out_words_are_scored_by_fits_that_have_not_seen_them():
     """Two of three parts are held out in turn; the mixture's p(w_d) is exact."""
     engine, fits = Engine(), 2

@@ -37,6 +37,7 @@ def known_scale(corpus, y=None, *, num_topics=3):
         numpyro.sample("y", dist.Normal(zbar @ eta, 1.0), obs=y)
 
 
+@pytest.mark.slow
 def test_the_ridge_regression_is_the_m_step_of_any_response(example):
     """Newton's step is exact for a normal response: it goes where the ridge regression does, and the bound rises."""
     bounds, model, state = example["turns"](known_scale, CORPUS[:20], SOME_Y[:20], example["RidgeResponse"])

@@ -168,13 +168,14 @@ def test_documents_that_are_linked_cannot_be_folded_in():
         linked.transform(CORPUS[:4])
 
 
+@pytest.mark.slow
 def test_vem_refuses_a_correlated_topic_model_by_name():
     with pytest.raises(ValueError, match="vem cannot serve the site 'logits' of the story 'correlated'"):
         inference.vem(local_stories.correlated, *stories.small(), num_topics=3)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["gibbs", "svi", "nuts"])
+@pytest.mark.parametrize("engine", longest_but(["gibbs", "svi", "nuts"], "gibbs"))
 def test_a_correlated_topic_model_fits_and_predicts(engine):
     corpus, y = stories.small()
     settings = {"num_steps": 60} if engine == "svi" else {"num_warmup": 20, "num_samples": 20, "num_chains": 1}

@@ -28,6 +28,9 @@ FAST = [(stories.poisson, {})]
 SLOW = [(models.lda, PRIORS), (models.mixture, PRIORS), (models.slda, PRIORS)]
 SLOW += [(s, {}) for s in (*stories.REAL, stories.negative_binomial) if s is not stories.laplace_eta]
 LONGEST = (
+    models.mixture,
+    stories.squared_shares,
+    stories.mean_and_scale,
     stories.student_t,
     stories.random_effect,
     stories.response_reads_theta,

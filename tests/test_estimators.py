@@ -69,6 +69,7 @@ def test_names_are_found_in_the_package_and_all_are_there():
     assert topiczoo.SLDARegressor is SLDARegressor
 
 
+@pytest.mark.slow
 def test_an_estimator_finds_what_its_engine_finds_in_the_units_of_y(fitted):
     shift, scale = Y[:30].mean(), Y[:30].std()
     y = (Y[:30] - shift) / scale
@@ -293,9 +294,15 @@ def test_every_parameter_reaches_the_story_or_its_engine(monkeypatch, estimator,
         assert weighed["response_weight"] == 3.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "labels",
-    [["no", "yes", "perhaps"], [3, 7, 11], [2.0, 3.0, 5.0], [False, True], pd.Categorical(["b", "a"])],
+    [
+        ["no", "yes", "perhaps"],
+        [False, True],
+        pd.Categorical(["b", "a"]),
+        *(pytest.param(labels, marks=pytest.mark.longest) for labels in ([3, 7, 11], [2.0, 3.0, 5.0])),
+    ],
     ids=str,
 )
 def test_labels_of_any_kind_come_back(labels):

@@ -12,6 +12,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from by_loops import expected_log, words_bound
+from lengths import longest_but
 from numpyro.infer.util import log_density
 from scipy.optimize import minimize
 from scipy.special import gammaln, log_softmax, logsumexp, softmax
@@ -57,7 +58,7 @@ CORPUS, Y, COMMON = planted()
 GIVEN = {"background": COMMON, "outputs": 2, "num_topics": 3}
 
 
-@pytest.fixture(scope="module", params=["jeffreys", "laplace"])
+@pytest.fixture(scope="module", params=longest_but(["jeffreys", "laplace"], "laplace"))
 def fit(request):
     story = {**GIVEN, "prior": request.param, "scale": 0.2}
     return inference.vem(sage_facets, CORPUS[:160], SIDES[Y[:160]], **story, seed=1, **QUIET)
@@ -126,7 +127,7 @@ def test_labels_are_told_from_words_and_shown(fit):
         fit.deviations("theta")
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_documents_without_a_label_are_read_as_well():
     some = np.where(np.arange(len(Y)) < 30, SIDES[Y], None)
     found = inference.vem(sage_facets, CORPUS[:160], some[:160], **GIVEN, prior="laplace", scale=0.2, **QUIET)
@@ -154,7 +155,7 @@ def test_classes_by_bayes_rule_are_those_of_enumeration(made):
         assert found[d, c] < exact + 1e-3 and exact - found[d, c] < 2
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 @pytest.mark.parametrize("prior", ["jeffreys", "laplace"])
 def test_a_constant_corpus_and_a_label_of_one_document_stay_at_the_background(prior):
     corpus = Corpus.from_counts(np.array([[30, 20, 10, 0]] * 6))
@@ -298,7 +299,7 @@ def test_an_edited_story_is_recognised_by_what_it_adds():
         additive_topics(read(add_up, CORPUS[:60], Y[:60], product), Settings())
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_topics_and_labels_without_interactions_separate():
     fit = inference.vem(add_up, CORPUS, Y, make=lambda topic, other: topic + other[:, None], num_draws=1, **QUIET)
     raised = fit.means["topic_deviation"][0, :, :18].reshape(3, 3, 6).mean(-1)

@@ -202,6 +202,7 @@ def test_a_chain_alone_and_thinned_is_the_same_chain(whole, chunks_of_ten):
     np.testing.assert_allclose(thinned.statistics["lp"][0], whole.statistics["lp"][0, 1::2], rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_large_sites_are_kept_as_means_and_some_draws(whole, chunks_of_ten, monkeypatch):
     """Unless they are to be kept: the last draw of every ten, and the same means."""
     monkeypatch.setattr(gibbs_engine, "BUDGET", 100)

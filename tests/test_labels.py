@@ -87,6 +87,7 @@ def test_a_fit_knows_its_classes_and_so_does_its_file(fits, tmp_path):
     assert diagnostics.align(named).classes.tolist() == NAMES.tolist()
 
 
+@pytest.mark.slow
 def test_scores_and_checks_take_labels_or_codes(fits):
     named, _ = fits
     by_label = diagnostics.scores(named, CORPUS, LABELS, **FEW)

@@ -189,11 +189,15 @@ def test_a_wrong_conditional_is_caught(monkeypatch):
     ("story", "arguments"),
     [
         (edited, {}),
-        (models.slda_glm, {"num_topics": 2, **LEARNED}),
-        (models.sstm, {"num_topics": 2, **LEARNED}),
+        pytest.param(models.slda_glm, {"num_topics": 2, **LEARNED}, marks=pytest.mark.longest),
+        pytest.param(models.sstm, {"num_topics": 2, **LEARNED}, marks=pytest.mark.longest),
         (models.medlda, {"num_topics": 2, "margin": "partial", **LEARNED}),
         (models.disclda, {"num_topics": 4, "shared": 2, "outputs": 2, **LEARNED}),
-        (models.sage_topics, {"num_topics": 2, "prior": "laplace", "background": np.zeros(3), "alpha": "learned"}),
+        pytest.param(
+            models.sage_topics,
+            {"num_topics": 2, "prior": "laplace", "background": np.zeros(3), "alpha": "learned"},
+            marks=pytest.mark.longest,
+        ),
         (models.slda, {"num_topics": 2, "collapse": "topics", **LEARNED}),
     ],
     ids=lambda case: getattr(case, "__name__", ""),

@@ -63,6 +63,7 @@ def simulated():
     return Corpus.from_counts(np.stack([rng.multinomial(60, row @ beta) for row in theta]))
 
 
+@pytest.mark.slow
 def test_vem_finds_concentrations_and_its_bound_rises(simulated):
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
@@ -89,6 +90,7 @@ def hyper(corpus, y=None):
     models.draw_words(corpus, theta, beta)
 
 
+@pytest.mark.slow
 def test_vem_refuses_by_name_what_it_cannot_estimate():
     with pytest.raises(
         ValueError, match=r"'alpha' of the story 'hyper': it is a latent parameter.*and of 'rate'; use gibbs"

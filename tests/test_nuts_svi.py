@@ -98,6 +98,7 @@ def exact_student():
     return (posterior * scale).sum(), (posterior * (first**2 + second**2)).sum()
 
 
+@pytest.mark.slow
 def test_nuts_on_an_edited_response_is_close():
     """A Student-t that no engine knows. On documents of two or three words sigma points lose 3% of sigma and 1% of eta^2;
     Jensen's average would lose 21% and 22%. Five standard errors are exceeded once in two million times."""

@@ -201,6 +201,7 @@ def test_predictions_are_in_the_units_of_the_data(fit):
     np.testing.assert_allclose(scaled, plain * 10 + 3, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_predicted_classes_are_compared_with_how_often_they_come_true(of_classes):
     axes = diagnostics.plot_predictions(of_classes)
     drawn(axes)

@@ -76,6 +76,7 @@ def fit():
     return fit_of(models.slda, {**draws, "sigma": np.full((2, 46), 1.5, np.float32)}, corpus, y, num_topics=2)
 
 
+@pytest.mark.slow
 def test_arviz_finds_log_likelihoods_beside_the_draws_they_are_of(fit):
     fit.statistics = {"lp": RNG.normal(size=(2, 46))}
     places = np.arange(0, 46, 3)

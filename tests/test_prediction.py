@@ -96,6 +96,7 @@ def test_classes_go_by_their_names():
 WORDS = CORPUS.vocabulary
 
 
+@pytest.mark.slow
 def test_documents_without_one_known_word_have_the_prior(at_the_truth):
     """Alone and among others; a corpus of another vocabulary is a mistake, and refused."""
     mixed = Corpus.from_counts(

@@ -77,6 +77,7 @@ def test_probabilities_of_zero_and_one_and_unused_topics_stay_finite(shares):
     assert np.mean((unused @ path[2] > 0) == (unused @ mean > 0)) > 0.95
 
 
+@pytest.mark.slow
 def test_a_yes_or_no_response_is_projected_in_the_storys_own_probabilities():
     rng = np.random.default_rng(1)
     beta = rng.dirichlet(np.full(12, 0.3), 5).astype(np.float32)

@@ -281,6 +281,7 @@ def test_check_takes_documents_of_ones_own(tmp_path, monkeypatch, capsys):
     assert "--y names a column of your documents; give these as well, as DATA." in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_documents_are_drawn_from_a_story_and_read_back(tmp_path, capsys):
     out = str(tmp_path / "drawn.csv")
     (tmp_path / "own.py").write_text(OWN)

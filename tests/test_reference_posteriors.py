@@ -114,6 +114,7 @@ def test_independent_draws_have_the_means_of_the_summation(corpus, exact):
     assert len(errors) > 12 and np.abs(errors).max() < LIMIT
 
 
+@pytest.mark.slow
 def test_tempering_has_the_exact_posterior_and_evidence(corpus, exact):
     run = by_tempering(corpus, seed=2, temperatures=10, tuning=[200], ladders=4, draws=4000, thinning=1)
     assert np.abs(differences(corpus, exact, run.draws)).max() < LIMIT
@@ -136,6 +137,7 @@ def test_the_invariants_of_gibbs_are_those_of_the_exact_posterior_of_more_words(
     assert np.abs(differences(words, exact, run.draws)).max() < LIMIT
 
 
+@pytest.mark.slow
 def test_a_chain_is_the_best_of_its_starts():
     words = words_of([[36, 4, 0], [0, 40, 0], [0, 0, 40]])  # chains stay where they fall
     run = by_engine(words, engine="gibbs", seed=3, chains=2, draws=200, num_warmup=50, starts=6)

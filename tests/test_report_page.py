@@ -163,6 +163,7 @@ def test_one_topic_two_and_many(num_topics, tmp_path):
     assert text.count('<option value="') == num_topics and text[: text.index("<nav")].count("<figure>") == 3
 
 
+@pytest.mark.slow
 def test_topics_that_count_are_told_from_some_documents_and_of_too_many_topics_not_at_all(tmp_path, monkeypatch):
     monkeypatch.setattr("topiczoo.diagnostics.reporting.selection_section.MOST_DOCUMENTS", 20)
     fit = simulated(num_topics=10, num_terms=60, num_documents=30, num_draws=10, num_chains=1)

@@ -127,8 +127,8 @@ CASES = {
 }  # fmt: skip
 
 
-# one of each kind in any case; what other families say of the same is compiled by the slow tests
-SLOW = {
+# one of each kind in any case; what other families say of the same is compiled by the longest tests
+LONGEST = {
     "poisson, fraction", "negative binomial, negative", "negative binomial, fraction", "binomial, negative",
     "binomial, fraction", "gamma, negative", "inverse Gaussian, zero", "weibull, zero", "probit, half", "softmax, fraction",
     "softmax, more labels than outputs", "ordered, out of range", "probit, one label", "softmax, one class",
@@ -136,7 +136,9 @@ SLOW = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, marks=[pytest.mark.slow] * (case in SLOW)) for case in CASES])
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.longest] * (case in LONGEST)) for case in CASES]
+)
 def test_one_clear_sentence(case):
     y, arguments, words = CASES[case]
     with pytest.raises(ValueError, match=words) as caught:

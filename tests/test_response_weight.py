@@ -65,6 +65,7 @@ def test_every_conditional_is_that_of_the_powered_story(story, y, arguments, blo
     assert block in set(found["block"])
 
 
+@pytest.mark.slow
 def test_a_power_that_is_no_whole_number_asks_for_no_auxiliary_variables():
     graph = with_weight(read(slda_glm, CORPUS, BINARY, {"num_topics": 3, "response": "logit"}), 2.5)
     assert choose_blocks(graph).by_nuts == ["eta"]
@@ -122,6 +123,7 @@ def test_scales_are_drawn_given_held_out_documents_that_count_for_nothing_else()
     np.testing.assert_allclose(precision, 5 * kept.T @ kept / 0.36 + np.eye(3) / 4, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_the_scale_does_not_fall_and_the_posterior_says_the_weight():
     """Responses that have nothing to do with words: topics that follow them fit them, and sigma stays at their deviation.
     20 of 150 held-out documents give it to 20%, and the 90% interval holds of new ones what it says within chance."""

@@ -62,6 +62,7 @@ def test_topics(alpha):
     np.testing.assert_allclose(np.broadcast_to(law.concentration, (3, 3))[0], np.broadcast_to(alpha, 3), rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interactions", [True, False])
 def test_facets(interactions):
     y, values = np.array([0.0, 1.0, 1.0]), {"topic_deviation": TOPIC, "label_deviation": LABEL}

@@ -97,6 +97,7 @@ def test_classes():
     assert frame.loc["log_score", "value"] == pytest.approx(np.log([0.7, 0.8, 0.2]).mean())
 
 
+@pytest.mark.slow
 def test_several_responses_and_parts():
     """Two sites, one of them of two numbers a document."""
 

@@ -91,6 +91,7 @@ def sparse_fit():
     return Fit.of(read(sstm, corpus, y, {"num_topics": 5, "alpha": 0.1}), draws, engine="gibbs")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["largest", "interval", "projection"])
 def test_the_topics_that_count_are_found(sparse_fit, rule):
     chosen = sparse_fit.select(rule, keep=2, intercept=False)

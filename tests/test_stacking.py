@@ -85,6 +85,7 @@ def exact_weights(scales, y, rows, leave_out):
     return stacked(left_out(logs) if leave_out else logsumexp(logs, axis=1) - np.log(2))
 
 
+@pytest.mark.slow
 def test_the_good_chain_outweighs_the_bad_one(fit):
     """By the fitted documents with their responses left out, by others, and as it is told; each counts in the mean."""
     new = CORPUS[50:]
@@ -131,6 +132,7 @@ def test_fitted_documents_are_left_out_and_others_are_not(monkeypatch):
     np.testing.assert_array_equal(told, Y[:30])
 
 
+@pytest.mark.slow
 def test_what_cannot_weigh_chains_is_refused(fit):
     for chains in ("best", [0.5, 0.6], [1.0], [1.5, -0.5], 3, (CORPUS, Y, Y)):
         with pytest.raises(ValueError, match=r"chains is .*; give 'equal', 'stacked', \(corpus, y\)"):

@@ -9,6 +9,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 import user_stories
+from lengths import longest_but
 from scipy.special import gammaln
 
 from topiczoo import inference
@@ -99,6 +100,7 @@ def piles(number=60, topics=4, length=40, seed=0):
     return Corpus.from_counts(np.stack([rng.multinomial(length, shares[d % topics]) for d in range(number)]))
 
 
+@pytest.mark.slow
 def test_chains_start_each_in_its_own_place_and_near_the_topics_of_the_corpus(monkeypatch):
     """One draw after the start: nearly all words of a document are in one topic already, and chains number otherwise."""
     monkeypatch.setattr(starts, "FEWEST_TOKENS", 0)
@@ -140,7 +142,7 @@ def test_documents_with_topics_of_their_own_start_at_random():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", user_stories.STORIES)
+@pytest.mark.parametrize("name", longest_but(user_stories.STORIES, "prevalence", "camps"))
 def test_every_story_starts_from_merged_topics_unless_documents_have_their_own(monkeypatch, name):
     monkeypatch.setattr(starts, "FEWEST_TOKENS", 0)
     corpus, y = user_stories.small(12)

@@ -17,6 +17,7 @@ TWO = {"num_topics": 2}
 FEW = {**TWO, "progress_bar": False}
 
 
+@pytest.mark.slow
 def test_two_threads_fit_at_once():
     """NumPyro's handlers are global: two stories traced at once would see each other's sites."""
 

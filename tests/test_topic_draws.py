@@ -136,6 +136,7 @@ def fits():
     return {"whole": whole, "shared": shared, "threads": threads}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["whole", "shared"])
 def test_a_fit_has_the_exact_law(fits, name):
     _, _, which, kinds = known.copies(known.supervised)

@@ -88,6 +88,7 @@ def evidence(classes, gamma=0.7, labels=False):
     return logsumexp(paths)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("story", "exact", "arguments"),
     [

@@ -145,6 +145,7 @@ def case(request):
     return Case(request.param)
 
 
+@pytest.mark.slow
 def test_where_it_starts(case):
     model, start, y = case.model, case.start, case.y
     counts, shares = topics_by_response(CORPUS.counts, y, K)

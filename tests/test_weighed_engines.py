@@ -340,8 +340,12 @@ def test_vem_refuses_a_weight_where_it_has_none():
     ("engine", "settings"),
     [
         ("vem", {}),
-        ("svi", {"num_steps": 800}),
-        ("nuts", {"num_warmup": 60, "num_samples": 60, "num_chains": 1, "max_tree_depth": 5}),
+        pytest.param("svi", {"num_steps": 800}, marks=pytest.mark.longest),
+        pytest.param(
+            "nuts",
+            {"num_warmup": 60, "num_samples": 60, "num_chains": 1, "max_tree_depth": 5},
+            marks=pytest.mark.longest,
+        ),
     ],
 )
 def test_the_scale_does_not_fall_with_topics_that_follow_the_response(engine, settings):

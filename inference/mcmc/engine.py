@@ -20,7 +20,7 @@ from ..story.validation import check_counts, check_seed, refuse_improper
 from .chains import Schedule, chunk_size, run_chains
 from .plan import choose_blocks, reset_totals, totals
 from .split import SplitGibbs
-from .starts import start_topics
+from .starts import check_start, start_topics
 from .weighing import hold_out, with_weight
 
 BUDGET = 128 * 2**20  # bytes: a site whose draws would take more is kept as running means and fewer draws
@@ -75,6 +75,7 @@ def gibbs(
     """
     check_seed(seed)
     check_counts(num_warmup=num_warmup, num_samples=num_samples, num_chains=num_chains, thinning=thinning)
+    check_start(start)
     graph = read(story, corpus, y, arguments)
     refuse_improper(graph, "gibbs")
     check_labels(graph)

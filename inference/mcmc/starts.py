@@ -45,10 +45,14 @@ MOST_DOCUMENTS = 2000  # that speak for all when topics are compared
 USUAL_ALPHA, USUAL_GAMMA = 0.1, 0.05  # where the story has no fixed Dirichlet priors
 
 
+def check_start(start: str | None) -> None:
+    """Say so if there is no such start, before anything long runs."""
+    if start is not None and start not in STARTS:
+        raise ValueError(f"start is {start!r}; give {' or '.join(map(repr, STARTS))}.")
+
+
 def start_topics(start: str, graph: BoundGraph, data: Data) -> Callable | None:
     """A function of keys and states, one for each chain, that gives the states their topics; None for random ones."""
-    if start not in STARTS:
-        raise ValueError(f"start is {start!r}; give {' or '.join(map(repr, STARTS))}.")
     fewest = FEWEST_TOKENS * (SUPERVISED if graph.response_sites else 1)
     if start == "random" or not graph.has_words or graph.num_topics < 2 or graph.corpus.num_tokens < fewest:
         return None

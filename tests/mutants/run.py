@@ -111,8 +111,9 @@ def try_out(mutant: Mutant) -> tuple[str, str, float]:
         told: dict = {"cwd": root, "env": environment, "capture_output": True, "text": True, "timeout": LIMIT}
         try:
             run = subprocess.run([*command, "-m", "not slow", *mutant.tests], **told)
-            if run.returncode == NOTHING_RUN:
-                run = subprocess.run([*command, *mutant.tests], **told)
+            if run.returncode in (0, NOTHING_RUN):
+                slow = subprocess.run([*command, "-m", "slow", *mutant.tests], **told)
+                run = run if slow.returncode == NOTHING_RUN else slow
         except subprocess.TimeoutExpired:
             return "caught", "no end within the limit", time.perf_counter() - started
     said, seconds = run.stdout + run.stderr, time.perf_counter() - started
