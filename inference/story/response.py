@@ -42,9 +42,11 @@ class Response:
 
     @classmethod
     def of(cls, corpus: Corpus, y: Any) -> Response:
-        """A response as the user has it, one row a document."""
+        """A response as the user has it, one row a document; one that is a Response already, of a run that goes on, stays."""
         if y is None:
             return cls({})
+        if isinstance(y, Response):
+            return y
         codes, classes = labels_as_codes(in_order(corpus, y))
         return cls(*_parts(corpus, codes), classes)
 
