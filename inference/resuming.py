@@ -61,12 +61,8 @@ def more(fit: Posterior, *, num_samples: int, progress_bar: bool = True) -> Fit:
         raise ValueError(f"fit is by {fit.engine}, which has no chains to go on with; fit again by {fit.engine}.")
     folder = fit.info.get("checkpoint")
     if folder is None or not Path(folder).is_dir():
-        where = (
-            "was made without checkpoint=folder"
-            if folder is None
-            else f"has its checkpoint in {folder!r}, which is gone"
-        )
-        raise ValueError(f"fit {where}, so that its chains cannot go on; fit again with checkpoint=folder.")
+        where = "was made without one" if folder is None else f"had one in {folder!r}, which is gone"
+        raise ValueError(f"fit needs a checkpoint for its chains to go on, and {where}; fit with checkpoint=folder.")
     thinning = read_manifest(Path(folder))["settings"]["thinning"]
     check_counts(num_samples=num_samples, thinning=thinning)
     lengthen(Path(folder), int(num_samples))

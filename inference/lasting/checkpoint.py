@@ -47,7 +47,10 @@ class Kept(NamedTuple):
 
     def state(self, like: Any) -> Any:
         """The state, given one of the same structure."""
-        return in_shape_of(like, self.arrays, self.kinds)
+        try:
+            return in_shape_of(like, self.arrays, self.kinds)
+        except Damaged as error:
+            raise ValueError(f"The checkpoint is of another state ({error}); start anew in another folder.") from error
 
 
 class Nowhere:

@@ -53,7 +53,7 @@ def read_sealed(path: Path, digest: str | None = None) -> tuple[dict[str, np.nda
 
 
 def write_lasting(path: Path, data: memoryview | bytes) -> None:
-    """Write a file beside its place, have the disk keep it, and then put it there: whatever ends this, an old file stands."""
+    """Write a file beside its place, have the disk keep it, and then put it there: whatever happens, an old one stands."""
     hidden = path.with_name(f"{path.name}{PART}")
     try:
         with open(hidden, "wb") as file:

@@ -1,8 +1,8 @@
 """Running chains with NumPyro's MCMC, a chunk of draws at a time.
 
 Chains are independent: each has its own key, so that its draws do not depend on how many run beside it, and threads share
-them out. Between chunks the bar moves, draws are checked for NaN, large sites are copied, checkpoints are written, and Ctrl-C
-ends the run with what was drawn.
+them out. Between chunks the bar moves, draws are checked for NaN, large sites are copied, checkpoints are written, and
+Ctrl-C ends the run with what was drawn.
 """
 
 from __future__ import annotations
