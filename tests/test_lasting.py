@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from topiczoo.inference.marginal import nuts_engine
 from topiczoo.inference.mcmc import engine
 from topiczoo.models import draw_words
 
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "lasting.md"
 QUIET = {"progress_bar": False}
 RUN = {"num_topics": 2, "num_warmup": 20, "num_samples": 40, "num_chains": 2, **QUIET}
 CHUNK_TOKENS = 2000  # chunks of ten draws
@@ -269,7 +271,8 @@ def changed(corpus, *, num_topics=2):
 OTHER = {  # what is changed of a run, and what is said
     "engine": ("nuts", "its engine is 'gibbs', and this one is 'nuts'; give that one"),
     "story": ("ours", "its story is 'own', and this one is 'ours'"),
-    "platform": ("abacus", "and this one is 'abacus'"),
+    "platform": ("abacus", "its machine is .*, and this one is 'abacus'"),
+    "sweep": ("C", "its topic sweep is .*, and this one is 'C'; give that one"),
     "settings": ({"seed": 1}, "seed of gibbs is 0 there and 1 here; give seed=0"),
     "arguments": ({"num_topics": 3}, "num_topics of the story 'own' is 2 there and 3 here; give num_topics=2"),
     "arrays": ({"prior": "12ab"}, "prior of the story 'own' holds other numbers"),
@@ -295,6 +298,8 @@ def test_a_checkpoint_of_something_else_is_refused_by_name(tmp_path):
             {**then, "functions": {"response": "lambda x: x"}},
             {**then, "functions": {"response": "lambda x: -x"}},
         )
+    with pytest.warns(UserWarning, match="and here are 99: sums may be rounded otherwise; set PJRT_NPROC="):
+        manifest.refuse_another(folder, then, {**then, "threads": "99"})
     corpus = stories.small()[0]
     with pytest.raises(ValueError, match="its corpus is another"):
         inference.gibbs(own, corpus[np.arange(len(corpus))[::-1]], **RUN, checkpoint=folder)
@@ -336,6 +341,15 @@ def test_a_state_comes_back_as_it_was():
 
 def print_nothing():
     pass
+
+
+@pytest.mark.slow
+def test_the_page_runs(tmp_path, monkeypatch):
+    """docs/lasting.md, with a run that is cut short where the page says so."""
+    monkeypatch.chdir(tmp_path)
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL))
+    with cut_at(70, lambda: signal.raise_signal(signal.SIGINT)):
+        exec(compile(code, str(PAGE), "exec"), {})
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ import numpy as np
 
 from topiczoo.corpora import Corpus
 
+from ..native.build import registered
 from ..posterior.stored_corpus import WORDS, plain_frame, read_corpus
 from ..posterior.stored_story import alike, find_argument, plain, source
 from ..story.bound import BoundGraph
@@ -56,6 +59,8 @@ class Described:
             "format": FORMAT,
             "versions": now["versions"],
             "platform": now["platform"],
+            "sweep": "C++" if registered() else "XLA's",
+            "threads": os.environ.get("PJRT_NPROC", ""),
             "engine": engine,
             "story": story.name,
             "story_module": getattr(story.function, "__module__", ""),
@@ -130,6 +135,12 @@ def refuse_another(folder: Path, then: Manifest, now: Manifest) -> None:
     found = _another(then, now)
     if found:
         raise ValueError(f"checkpoint {str(folder)!r} is of another run: {found}; or start anew in another folder.")
+    if then["threads"] != now["threads"]:
+        warnings.warn(
+            f"The run of {str(folder)!r} was begun with {then['threads']} threads of XLA, and here are {now['threads']}: "
+            f"sums may be rounded otherwise; set PJRT_NPROC={then['threads']} to end with the same to the last bit.",
+            stacklevel=6,
+        )
 
 
 def _another(then: Manifest, now: Manifest) -> str:
@@ -138,7 +149,12 @@ def _another(then: Manifest, now: Manifest) -> str:
             old = then["versions"].get(package)
             return f"it was written with {package} {old}, and this is {version}; go on with that one"
     name = then["story"]
-    for what, called in (("platform", "machine"), ("engine", "engine"), ("story", "story")):
+    for what, called in (
+        ("platform", "machine"),
+        ("sweep", "topic sweep"),
+        ("engine", "engine"),
+        ("story", "story"),
+    ):
         if then[what] != now[what]:
             return f"its {called} is {then[what]!r}, and this one is {now[what]!r}; give that one"
     if not alike(then["story_source"], now["story_source"]):
