@@ -42,10 +42,11 @@ def _fits(engine: Callable[Given, Posterior]) -> Callable[Given, Fit]:
     @functools.wraps(engine)
     def fit(*arguments: Given.args, **named: Given.kwargs) -> Fit:
         folder: Any = named.get("checkpoint")
+        call: Any = engine
         if folder is not None:
-            named["checkpoint"] = Checkpoint.of_call(engine, arguments, named)
+            call = functools.partial(call, checkpoint=Checkpoint.of_call(engine, arguments, named))
         try:
-            found = Fit.like(engine(*arguments, **named))
+            found = Fit.like(call(*arguments, **{name: value for name, value in named.items() if name != "checkpoint"}))
         except Unserved as refusal:
             raise advised(refusal) from refusal
         if folder is not None:
