@@ -91,6 +91,7 @@ def kills(names, number, seed):
                     ended += b"ended" in process.stdout.read()
                 written.append(checkpoint.states(place)[:1])
                 alike += same(fit(name, place), whole)
+                print(f"{name}: {alike} of {len(written)} the same", file=sys.stderr, flush=True)
         numbers = [number[0] if number else 0 for number in written]
         print(
             f"| {name} | {alike} of {number} | {seconds:.1f} | {min(numbers)} to {max(numbers)} | {ended} |", flush=True

@@ -157,8 +157,6 @@ def test_large_sites_go_on_as_means_and_some_draws(tmp_path):
 Y = np.array([0.3, -1.2, 0.8, 1.1, -0.4, 0.9, -1.5, 0.2, 0.7, -0.6, 1.3, -0.9])
 CLASSES = np.where(Y > 0, "good", "bad")
 OTHERS = {
-    "gibbs, learned priors": ("gibbs", "lda", None, {"num_warmup": 20, "num_samples": 20, "alpha": "learned"}),
-    "gibbs, one token after the other": ("gibbs", "lda", None, {"num_warmup": 20, "num_samples": 20, "collapse": "topics"}),
     "vem": ("vem", "slda", Y, {"num_iterations": 6}),
     "vem, margins from two starts": (
         "vem", "medlda", CLASSES, {"margin": "binary", "num_iterations": 4, "num_starts": 2}
@@ -344,6 +342,7 @@ def print_nothing():
 
 
 @pytest.mark.slow
+@pytest.mark.longest
 def test_the_page_runs(tmp_path, monkeypatch):
     """docs/lasting.md, with a run that is cut short where the page says so."""
     monkeypatch.chdir(tmp_path)
