@@ -17,12 +17,13 @@ from .predictive.cross_validation import cross_predict, grid_search
 from .predictive.evidence import label_evidence, token_topics, word_weights
 from .predictive.pointwise import log_likelihood
 from .programs.disk import keep_on_disk
+from .resuming import more, resume
 from .simulation import Trials, simulate
 
 keep_on_disk()
 
 __all__ = [
     "Block", "Fit", "Trials", "check", "compile_sweep", "cross_predict", "gibbs", "grid_search", "label_evidence", "load",
-    "log_density_of", "log_likelihood", "nuts", "register_block", "registered_blocks", "simulate", "svi", "token_topics",
-    "unregister_block", "vem", "word_weights",
+    "log_density_of", "log_likelihood", "more", "nuts", "register_block", "registered_blocks", "resume", "simulate", "svi",
+    "token_topics", "unregister_block", "vem", "word_weights",
 ]  # fmt: skip

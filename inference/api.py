@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -10,6 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 from .advice import advised
 from .em import engine as em
 from .fit import Fit
+from .lasting.checkpoint import Checkpoint
 from .marginal import nuts_engine, svi_engine
 from .mcmc import engine as mcmc
 from .mcmc import ratio_tests
@@ -39,10 +41,17 @@ def _fits(engine: Callable[Given, Posterior]) -> Callable[Given, Fit]:
 
     @functools.wraps(engine)
     def fit(*arguments: Given.args, **named: Given.kwargs) -> Fit:
+        folder: Any = named.get("checkpoint")
+        call: Any = engine
+        if folder is not None:
+            call = functools.partial(call, checkpoint=Checkpoint.of_call(engine, arguments, named))
         try:
-            return Fit.like(engine(*arguments, **named))
+            found = Fit.like(call(*arguments, **{name: value for name, value in named.items() if name != "checkpoint"}))
         except Unserved as refusal:
             raise advised(refusal) from refusal
+        if folder is not None:
+            found.info["checkpoint"] = os.path.abspath(folder)
+        return found
 
     return fit
 

@@ -37,6 +37,7 @@ OWN = {  # where else a page is run
     "docs/topics.md": "test_topics_page.py",
     "docs/estimators.md": "test_estimators.py",
     "docs/weights.md": "test_weights_page.py",
+    "docs/lasting.md": "test_lasting.py",
     "docs/em_component.md": "test_contributing_em.py",
     "docs/priors.md": "test_learned_priors_fits.py",
 }

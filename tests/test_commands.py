@@ -57,6 +57,7 @@ def test_fit_then_predict_in_the_units_of_the_response(folder, tmp_path, capsys,
     printed = capsys.readouterr().out
     assert "saved to" in printed and "60 rows read: 1 unlabelled" in printed and "--story" in printed
     given, corpus, y, settings = engine.given
+    assert str(settings.pop("checkpoint")) == f"{fit}.checkpoint"
     assert given.__name__ == "own" and settings == {"num_topics": 2, "num_warmup": 20, "seed": 5} and len(corpus) == 60
     shift, scale = (table["stars"].mean(), table["stars"].std(ddof=0)) if standardise else (0.0, 1.0)
     np.testing.assert_allclose(y, (table["stars"] - shift) / scale, rtol=1e-6)

@@ -1,16 +1,19 @@
-"""The command line: ``topiczoo demo | models | simulate | fit | compare | topics | predict | report | check``.
+"""The command line: ``topiczoo demo | models | simulate | fit | resume | compare | topics | predict | report | check``.
 
-Exit status: 0 fine, 1 a check failed, 2 bad input, 130 interrupted, 141 the reader of a pipe has gone; 2 and 130 say why in
-one sentence. docs/command_line.md shows the commands at work.
+Exit status: 0 fine, 1 a check failed, 2 bad input, 130 interrupted, 141 the reader of a pipe has gone, 143 told to end
+(SIGTERM); 2, 130 and 143 say why in one sentence. docs/command_line.md shows the commands at work.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
+import threading
 import warnings
 from pathlib import Path
+from typing import Any
 
 from . import __version__
 from .commands import fitting, stories, using
@@ -26,25 +29,47 @@ def main(arguments: list[str] | None = None) -> int:
     parser, commands = build_parser(__version__, RUNS)
     options = parser.parse_args(arguments)
     options.kept = None  # what there is of the result should the command be interrupted
+    ends = _Ends()
     try:
         if getattr(options, "config", None):
             configure(options.config, options.command, commands)
             options = parser.parse_args(arguments, argparse.Namespace(kept=None))
-        with warnings.catch_warnings():
+        with ends, warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: _note(options.command, str(message))
             status = options.run(options)
         sys.stdout.flush()
         return status
     except KeyboardInterrupt:
         sentence = options.kept or "nothing was kept; give the command again to start over."
-        print(f"topiczoo {options.command}: interrupted; {sentence}", file=sys.stderr)
-        return 130
+        what, status = ("told to end", 143) if ends.told else ("interrupted", 130)
+        print(f"topiczoo {options.command}: {what}; {sentence}", file=sys.stderr)
+        return status
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in the buffer has nowhere to go
         return 141
     except MISTAKES as error:
         print(f"topiczoo {options.command}: {_sentence(error)}", file=sys.stderr)
         return 2
+
+
+class _Ends:
+    """Within it SIGTERM, by which schedulers end a process, is an interruption: what there is can be kept."""
+
+    told = False
+    before: Any = None
+
+    def __enter__(self) -> None:
+        alone = threading.current_thread() is threading.main_thread()
+        if alone and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            self.before = signal.signal(signal.SIGTERM, self._interrupt)
+
+    def __exit__(self, *_: Any) -> None:
+        if self.before is not None:
+            signal.signal(signal.SIGTERM, self.before)
+
+    def _interrupt(self, *_: Any) -> None:
+        self.told = True
+        raise KeyboardInterrupt
 
 
 def _note(command: str, warning: str) -> None:
@@ -74,7 +99,8 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 RUNS = {
-    "demo": _demo, "models": stories.models, "simulate": stories.simulate, "fit": fitting.fit, "compare": fitting.compare,
+    "demo": _demo, "models": stories.models, "simulate": stories.simulate, "fit": fitting.fit,
+    "resume": fitting.resume, "compare": fitting.compare,
     "topics": using.topics, "predict": using.predict, "report": using.report, "check": stories.check,
 }  # fmt: skip
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from topiczoo.corpora import Corpus
 
+from ..lasting.checkpoint import Checkpoint, opened
 from ..mcmc.weighing import with_weight
 from ..posterior.posterior import Posterior
 from ..steps.words import fold_in
@@ -22,7 +24,8 @@ from ..story.reading import read
 from ..story.tracing import circumstances
 from ..story.validation import check_counts, check_numbers, check_seed
 from .components import Settings
-from .loop import ascend, draw, means, stacked, together
+from .courses import climb
+from .loop import draw, means, stacked, together
 from .margins import margins_of
 from .model import EMModel
 
@@ -68,6 +71,7 @@ def vem(
     e_tolerance: float = 1e-4,
     e_iterations: int = 20,
     num_draws: int = 200,
+    checkpoint: str | Path | Checkpoint | None = None,
     progress_bar: bool = True,
     **arguments: Any,
 ) -> Posterior:
@@ -120,6 +124,9 @@ def vem(
         The same for a document's part of the bound within one E-step.
     num_draws
         Draws from the approximate posterior; fewer where a site's would take more than 256 MB.
+    checkpoint
+        A folder for checkpoints, about one a minute: ``inference.resume(folder)``, or the same call again, goes on from the
+        last one, and ends with what a run without a break gives, to the last bit (docs/lasting.md).
 
     The Fit's ``info`` holds "bound" (one number an iteration, the first before any M-step; of several starts the best
     one's), "converged" (all of them), "interrupted", "seconds", "starts" (the last bound of each), and "alpha" where it is
@@ -161,13 +168,8 @@ def vem(
         raise ValueError(
             f"num_starts is {num_starts}, and estimate_alpha fits one alpha to one start; leave one of them out."
         )
-    found = []
-    for i in range(num_starts):
-        rng = np.random.default_rng(seed if i == 0 else (seed, i))
-        name = "EM" if num_starts == 1 else f"EM, start {i + 1} of {num_starts}"
-        found.append((rng, *ascend(model, model.start(rng), graph, num_iterations, tolerance, progress_bar, name)))
-        if found[-1][-1]["interrupted"]:
-            break
+    climbing = (num_iterations, tolerance, progress_bar)
+    found = climb(model, graph, seed, num_starts, *climbing, opened(checkpoint, graph))
     info = together([info for _, _, info in found])
     info |= {"seed": seed, "response_weight": response_weight, "held_out": list(weighed.held_out), **circumstances()}
     info |= model.report(found[info["best"]][1])

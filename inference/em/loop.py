@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpyro.distributions as dist
@@ -43,6 +44,15 @@ class Steps(Protocol):
     def q(self, state: Any) -> Posterior: ...
 
 
+class Turn(NamedTuple):
+    """Where EM is after an iteration: all that the next one depends on, and the time that it took."""
+
+    state: Any
+    bounds: tuple[float, ...]  # one an iteration, the first before any
+    fresh: bool
+    seconds: float
+
+
 def ascend(
     model: Steps,
     state: Any,
@@ -51,16 +61,22 @@ def ascend(
     tolerance: float,
     progress_bar: bool,
     name: str = "EM",
+    turn: Turn | None = None,
+    look: Callable[[Callable[[], Turn]], None] = lambda _: None,
 ) -> tuple[Any, dict[str, Any]]:
-    """E-steps and M-steps in turn until the bound rests."""
-    began, fresh = time.perf_counter(), model.afresh
-    bounds: list[float] = []
+    """E-steps and M-steps in turn until the bound rests, or from a ``turn`` on; ``look`` is called after every iteration."""
+    began, fresh = time.perf_counter() - (turn.seconds if turn else 0.0), turn.fresh if turn else model.afresh
+    bounds: list[float] = list(turn.bounds) if turn else []
     info: dict[str, Any] = {"bound": bounds, "converged": False, "interrupted": False}
     with tqdm(total=num_iterations, desc=name, disable=not progress_bar) as bar:
-        state = model.e_step(state, fresh=True)
-        bounds.append(finite_bound(model, state, graph))
+        if turn:
+            state = turn.state
+            bar.update(len(bounds) - 1)
+        else:
+            state = model.e_step(state, fresh=True)
+            bounds.append(finite_bound(model, state, graph))
         try:
-            for i in range(1, num_iterations + 1):
+            for i in range(len(bounds), num_iterations + 1):
                 moved, was_fresh = model.m_step(state, fresh), fresh
                 before = bounds[-1] + (shift := getattr(moved, "shift", 0.0))
                 new = model.e_step(moved, fresh=fresh)
@@ -72,7 +88,7 @@ def ascend(
                 fresh = fresh and not (i >= FRESH and rise < tolerance)
                 if model.monotone and rise < -ROUNDING:
                     info["warning"] = f"the bound fell from {before:.8g} to {bound:.8g} in iteration {i}"
-                    warnings.warn(f"vem stopped: {info['warning']}.", RuntimeWarning, stacklevel=4)
+                    warnings.warn(f"vem stopped: {info['warning']}.", RuntimeWarning, stacklevel=5)
                     break
                 state = new
                 bounds.append(bound)
@@ -81,6 +97,7 @@ def ascend(
                 if not was_fresh and max(abs(rise), abs(shift / (before or 1.0))) < tolerance:
                     info["converged"] = True
                     break
+                look(lambda: Turn(state, tuple(bounds), fresh, time.perf_counter() - began))
         except KeyboardInterrupt:
             info["interrupted"] = True
     info["seconds"] = time.perf_counter() - began

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from numpyro.infer import NUTS, Gibbs
@@ -10,6 +11,7 @@ from numpyro.infer import NUTS, Gibbs
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 
+from ..lasting.checkpoint import Checkpoint, opened
 from ..mcmc.chains import Schedule, chunk_size, run_chains
 from ..mcmc.weighing import counting, with_weight
 from ..posterior.posterior import Posterior
@@ -34,7 +36,8 @@ STATISTICS = {  # ArviZ's name: field of NumPyro's state
 def nuts(
     story: str | Callable, corpus: Corpus, y: Any = None, *, seed: int = 0, num_warmup: int = 500, num_samples: int = 500,
     num_chains: int = 2, thinning: int = 1, progress_bar: bool = True, target_accept_prob: float = 0.9,
-    max_tree_depth: int = 10, response_weight: float = 1.0, **arguments: Any,
+    max_tree_depth: int = 10, response_weight: float = 1.0, checkpoint: str | Path | Checkpoint | None = None,
+    **arguments: Any,
 ) -> Posterior:  # fmt: skip
     """Draw from the posterior of a story by NumPyro's NUTS, with the topics of words summed out.
 
@@ -56,6 +59,9 @@ def nuts(
         The power of the response's density, before it is averaged. 1 is the posterior; above 1 topics serve predictions. A
         tenth of the documents, 200 at the most, are held out: scales such as sigma are drawn given them, in turn with all
         else, and predictions are calibrated by them (docs/weights.md).
+    checkpoint
+        A folder for checkpoints, about one a minute: ``inference.resume(folder)``, or the same call again, goes on from the
+        last one, and ends with what a run without a break gives, to the last bit (docs/lasting.md).
     arguments
         Keyword arguments of the story.
     """
@@ -85,6 +91,7 @@ def nuts(
         reset=lambda state: state,
         means=lambda state: {},
         progress_bar=progress_bar,
+        lasting=opened(checkpoint, graph),
     )  # fmt: skip
     drawn.statistics["lp"] = -drawn.statistics["lp"]
     info = {

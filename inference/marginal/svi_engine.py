@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -22,6 +24,7 @@ from numpyro.optim import Adam
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Documents, Pairs, documents
 
+from ..lasting.checkpoint import Checkpoint, Nowhere, opened
 from ..mcmc.weighing import with_weight
 from ..posterior.posterior import Posterior
 from ..programs.progress import tqdm
@@ -36,13 +39,15 @@ NODES = 3
 BUDGET = (
     256 * 2**20
 )  # bytes: of a site whose draws would take more the mean is kept, and fewer draws if not of documents
+LOSSES = "losses"  # their name in a checkpoint
 LOOK = 50  # steps between two looks at the loss
 
 
 def svi(
     story: str | Callable, corpus: Corpus, y: Any = None, *, seed: int = 0, num_steps: int = 2000,
     batch_size: int | None = None, guide: str = "mean_field", learning_rate: float = 0.05, num_draws: int = 500,
-    response_weight: float = 1.0, progress_bar: bool = True, **arguments: Any,
+    response_weight: float = 1.0, checkpoint: str | Path | Checkpoint | None = None, progress_bar: bool = True,
+    **arguments: Any,
 ) -> Posterior:  # fmt: skip
     """Fit a variational approximation of a story's posterior, and draw from it.
 
@@ -64,6 +69,9 @@ def svi(
         The power of the response's likelihood. 1 approximates the posterior; above 1 topics serve predictions. A tenth of
         the documents, 200 at the most, are held out: the approximation of scales such as sigma follows from them alone, and
         predictions are calibrated by them (docs/weights.md).
+    checkpoint
+        A folder for checkpoints, about one a minute: ``inference.resume(folder)``, or the same call again, goes on from the
+        last one, and ends with what a run without a break gives, to the last bit (docs/lasting.md).
     arguments
         Keyword arguments of the story.
 
@@ -83,7 +91,7 @@ def svi(
     refuse_improper(graph, "svi")
     weighed = with_weight(graph, response_weight)
     fitted = _Fitting(weighed, guide, batch_size or len(corpus), learning_rate, num_steps, seed)
-    losses, interrupted = fitted.run(num_steps, progress_bar)
+    losses, interrupted = fitted.run(num_steps, progress_bar, opened(checkpoint, graph))
     draws, means, snapshots, index = fitted.draw(num_draws)
     info = {
         "seed": seed, "guide": guide, "batch_size": batch_size, "num_steps": len(losses),
@@ -136,16 +144,19 @@ class Batches:
             jnp.asarray(rows, jnp.int32),
         )
 
-    def random(self, rng: np.random.Generator) -> Iterator[tuple[Documents, Any, jax.Array]]:
-        """Random slices without end: the corpus is shuffled and dealt out, what is left over waits for the next shuffle."""
+    def random(self, rng: np.random.Generator, start: int = 0) -> Iterator[tuple[Documents, Any, jax.Array]]:
+        """Random slices without end, from number ``start`` on: the corpus is shuffled and dealt out, what is left over waits
+        for the next shuffle."""
         everything = self.take(np.arange(len(self.corpus))) if self.size == len(self.corpus) else None
-        while True:
+        each, shuffles, rows = len(self.corpus) // self.size, 0, np.arange(0)
+        for number in count(start):
             if everything is not None:
                 yield everything
                 continue
-            rows = rng.permutation(len(self.corpus))
-            for first in range(0, len(rows) - self.size + 1, self.size):
-                yield self.take(np.sort(rows[first : first + self.size]))
+            while shuffles <= number // each:
+                rows, shuffles = rng.permutation(len(self.corpus)), shuffles + 1
+            first = number % each * self.size
+            yield self.take(np.sort(rows[first : first + self.size]))
 
     def in_order(self) -> Iterator[tuple[Documents, Any, jax.Array]]:
         """The whole corpus, slice by slice."""
@@ -182,22 +193,31 @@ class _Fitting:
                     "slice of them has none; leave batch_size out."
                 )
 
-    def run(self, num_steps: int, progress_bar: bool) -> tuple[np.ndarray, bool]:
+    def run(self, num_steps: int, progress_bar: bool, lasting: Nowhere) -> tuple[np.ndarray, bool]:
         """Take the steps; returns the losses, and whether Ctrl-C ended them early."""
-        batches = self.batches.random(np.random.default_rng(self.seed))
+        kept = lasting.kept
+        losses: list[Any] = [] if kept is None else list(kept.arrays[LOSSES])
+        batches = self.batches.random(np.random.default_rng(self.seed), len(losses))
         batch = next(batches)
         self.state = jax.jit(traced(self.svi.init))(jax.random.key(self.seed), *batch)
+        if kept is not None:
+            self.state = kept.state(self.state)
         update = jax.jit(traced(self.svi.update), donate_argnums=0)
-        losses: list[Any] = []
-        with tqdm(total=num_steps, disable=not progress_bar, unit="step") as bar:
+
+        def told() -> tuple:
+            losses[:] = jax.device_get(losses)
+            return self.state, {}, (), {LOSSES: np.array(losses)}
+
+        with tqdm(total=num_steps, disable=not progress_bar, unit="step") as bar, lasting.watching():
             try:
-                for step in range(num_steps):
+                for step in range(len(losses), num_steps):
                     self.state, loss = update(self.state, *batch)
                     losses.append(loss)
                     if (step + 1) % LOOK == 0 or step + 1 == num_steps:
                         self._refuse_nan(losses)
                         bar.set_postfix_str(f"loss {float(loss):.6g}", refresh=False)
                         bar.update(step + 1 - bar.n)
+                    lasting.look(told, last=step + 1 == num_steps)
                     batch = next(batches)
             except KeyboardInterrupt:
                 if not losses:

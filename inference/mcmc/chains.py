@@ -1,8 +1,8 @@
 """Running chains with NumPyro's MCMC, a chunk of draws at a time.
 
 Chains are independent: each has its own key, so that its draws do not depend on how many run beside it, and threads share
-them out. Between chunks the bar moves, draws are checked for NaN, large sites are copied, and Ctrl-C ends the run with what
-was drawn.
+them out. Between chunks the bar moves, draws are checked for NaN, large sites are copied, checkpoints are written, and
+Ctrl-C ends the run with what was drawn.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 from numpyro.infer import MCMC
 
 from ..kernels.sharding import WORKERS
+from ..lasting.checkpoint import Chunk, Kept, Nowhere
 from ..programs.keeping import keep, shapes
 from ..programs.progress import tqdm
 from ..story.tracing import Values, traced
@@ -63,9 +64,25 @@ class Progress(NamedTuple):
     """How far chains have come. It is replaced as a whole: wherever a run is cut short, its parts belong together."""
 
     states: list[Any]  # of each chain; on an accelerator one, of all chains side by side
-    collected: tuple[tuple[dict, dict], ...] = ()  # draws and fields of each chunk, [chains, draws, ...]
-    copied: tuple[dict, ...] = ()  # large sites at the end of each chunk
-    done: int = 0
+    warmed: int = 0  # draws of the warm-up
+    done: int = 0  # draws that count
+    chunks: tuple[Chunk, ...] = ()  # what is kept of these, "group/name": [chains, draws, ...]
+
+    @classmethod
+    def of(cls, kept: Kept | None, states: list[Any]) -> Progress:
+        """Where chains were when a checkpoint was written, or at their start."""
+        if kept is None:
+            return cls(states)
+        return cls(kept.state(states), kept.counts["warmed"], kept.counts["done"], kept.chunks)
+
+    def told(self) -> tuple[list[Any], dict[str, int], tuple[Chunk, ...]]:
+        """The same for a checkpoint."""
+        return self.states, {"warmed": self.warmed, "done": self.done}, self.chunks
+
+    def group(self, name: str) -> dict[str, np.ndarray]:
+        """All draws of a group, chunks end to end."""
+        names = [key for key in self.chunks[0] if key.startswith(f"{name}/")]
+        return {key.partition("/")[2]: np.concatenate([chunk[key] for chunk in self.chunks], 1) for key in names}
 
 
 class Programs:
@@ -157,50 +174,63 @@ def _advance_one(kernel: Any, settings: dict, stored: Sequence[str], state: Any,
 def run_chains(
     kernel: Any, data: tuple, *, seed: int, num_chains: int, schedule: Schedule,
     constrain: Callable[[Any], dict], reset: Callable[[Any], Any], means: Callable[[Any], dict], progress_bar: bool,
-    begin: Callable | None = None, form: Hashable = None,
+    begin: Callable | None = None, form: Hashable = None, lasting: Nowhere | None = None,
 ) -> Drawn:  # fmt: skip
     """Warm up and draw. ``constrain`` gives a state's sites, ``reset`` clears running sums, ``means`` reads them, ``begin``
-    says where chains start. A kernel with a ``form``, all that it depends on beside the data, is compiled once."""
+    says where chains start. A kernel with a ``form``, all that it depends on beside the data, is compiled once.
+    ``lasting`` has the checkpoint to go on from, if there is one, and is told how far chains are."""
     keys = jnp.stack([jax.random.fold_in(jax.random.key(seed), chain) for chain in range(num_chains)])
-    interrupted = False
-    with tqdm(total=schedule.num_warmup + schedule.num_samples, disable=not progress_bar, unit="draw") as bar:
+    interrupted, lasting = False, lasting or Nowhere()
+    num_samples = schedule.num_samples + lasting.more
+    with tqdm(total=schedule.num_warmup + num_samples, disable=not progress_bar, unit="draw") as bar:
         bar.set_description("compiling")
-        chains = Chains(kernel, keys, data, schedule, begin, form)
-        progress = Progress(chains.states)
+        chains = Chains(kernel, keys, data, schedule, begin if lasting.kept is None else None, form)
+        progress = Progress.of(lasting.kept, chains.states)
+        chains.states = progress.states
+        if lasting.kept is not None:
+            bar.update(progress.warmed + progress.done)
         try:
-            for phase, length in (("warmup", schedule.num_warmup), ("sample", schedule.num_samples)):
-                if phase == "sample":
-                    chains.states = [reset(state) for state in chains.states]
-                for first in range(0, length, schedule.chunk):
-                    steps = min(schedule.chunk, length - first)
-                    states, draws, fields = chains.advance(steps)
+            with lasting.watching():
+                while progress.warmed < schedule.num_warmup or progress.done < num_samples:
+                    phase, first, length = "warmup", progress.warmed, schedule.num_warmup
+                    if first == length:
+                        phase, first, length = "sample", progress.done, num_samples
+                        chains.states = chains.states if first else [reset(state) for state in chains.states]
+                    last = min(first + schedule.chunk, length)
+                    states, draws, fields = chains.advance(last - first)
                     for state in states:
-                        _refuse_nan({**constrain(state), **draws}, f"{phase} draw {first + steps}")
-                    if phase == "sample":
+                        _refuse_nan({**constrain(state), **draws}, f"{phase} draw {last}")
+                    if phase == "warmup":
+                        progress = Progress(states, last)
+                    else:
                         copied = chains.of_states(lambda s: {n: constrain(s)[n] for n in schedule.snapshot}, states)
-                        progress = Progress(
-                            states,
-                            (*progress.collected, (draws, fields)),
-                            (*progress.copied, copied),
-                            progress.done + steps,
-                        )
+                        chunk = _chunk(draws, fields, copied, last // schedule.thinning - 1)
+                        progress = Progress(states, progress.warmed, last, (*progress.chunks, chunk))
                     chains.states = states
                     bar.set_description(phase)
-                    bar.update(steps)
+                    bar.update(last - first)
+                    lasting.look(progress.told, last=progress.done == num_samples)
         except KeyboardInterrupt:
             if not progress.done:
                 raise
             interrupted = True
-    draws, fields = (_joined([step[part] for step in progress.collected]) for part in (0, 1))
-    every = max(1, schedule.chunk // schedule.thinning)
+    fields, snapshots = progress.group("field"), progress.group("copy")
+    index = progress.group("at").get("draw", np.zeros((1, 0), int))[0]
     return Drawn(
-        draws=draws,
-        snapshots={site: np.stack([copy[site] for copy in progress.copied], 1) for site in schedule.snapshot},
-        snapshot_index=(np.arange(len(progress.copied)) + 1) * every - 1,
+        draws=progress.group("draw"),
+        snapshots={site: snapshots[site] for site in schedule.snapshot},
+        snapshot_index=index,
         means={name: total / progress.done for name, total in chains.of_states(means, progress.states).items()},
         statistics={name: fields[key] for name, key in schedule.statistics.items()},
         interrupted=interrupted,
     )
+
+
+def _chunk(draws: dict, fields: dict, copied: dict, last: int) -> Chunk:
+    """What is kept of a chunk: its draws, fields of its states, and large sites at its end, which is the draw ``last``."""
+    groups = {"draw": draws, "field": fields, "copy": {name: value[:, None] for name, value in copied.items()}}
+    found = {f"{group}/{name}": value for group, part in groups.items() for name, value in part.items()}
+    return found | {"at/draw": np.array([[last]])}
 
 
 def _refuse_nan(values: Values, where: str) -> None:
@@ -210,8 +240,3 @@ def _refuse_nan(values: Values, where: str) -> None:
                 raise FloatingPointError(
                     f"The site {name!r} became NaN at {where}; check the scale of y and the priors, or try another seed."
                 )
-
-
-def _joined(parts: list[dict]) -> dict[str, np.ndarray]:
-    """Chunks end to end along the axis of draws."""
-    return {name: np.concatenate([part[name] for part in parts], 1) for name in parts[0]}

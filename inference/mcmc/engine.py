@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from topiczoo.corpora import Corpus
 
 from ..blocks.topics import TopicBlock
+from ..lasting.checkpoint import Checkpoint, opened
 from ..posterior.posterior import Posterior
 from ..story.bound import BoundGraph
 from ..story.classes import check_labels
@@ -32,7 +34,8 @@ CHUNK_TOKENS_OF_KERNELS = 1_000_000_000
 def gibbs(
     story: str | Callable, corpus: Corpus, y: Any = None, *, seed: int = 0, num_warmup: int = 300, num_samples: int = 300,
     num_chains: int = 2, thinning: int = 1, keep: Sequence[str] | None = None, collapse: str = "proportions",
-    start: str | None = None, response_weight: float = 1.0, progress_bar: bool = True, **arguments: Any,
+    start: str | None = None, response_weight: float = 1.0, checkpoint: str | Path | Checkpoint | None = None,
+    progress_bar: bool = True, **arguments: Any,
 ) -> Posterior:  # fmt: skip
     """Draw from the posterior of a story by Gibbs sampling.
 
@@ -62,6 +65,9 @@ def gibbs(
         are held out: scales such as sigma, which would fall to 0 with topics that follow the response, are drawn given
         them, and predictions are calibrated by them (docs/weights.md). Choose it by cross-validation, with
         ``grid_search(gibbs, ..., {"response_weight": [1, 3, 10, 30]})``.
+    checkpoint
+        A folder for checkpoints, about one a minute: ``inference.resume(folder)``, or the same call again, goes on from the
+        last one, and ends with what a run without a break gives, to the last bit (docs/lasting.md).
     arguments
         Keyword arguments of the story.
 
@@ -106,7 +112,7 @@ def gibbs(
         SplitGibbs(kernel, num_chains) if shared else kernel, data, seed=seed, num_chains=num_chains,
         schedule=schedule, constrain=plan.constrain,
         reset=reset_totals, means=totals, progress_bar=progress_bar, begin=begin,
-        form=plan.form and (plan.form, shared, num_chains),
+        form=plan.form and (plan.form, shared, num_chains), lasting=opened(checkpoint, graph),
     )  # fmt: skip
     _warn_of_divergences(drawn.statistics)
     return Posterior.of(

@@ -31,6 +31,7 @@ class RunInfo(TypedDict, total=False):
     blocks: dict[str, str]  # which block has drawn which site
     as_means: list[str]  # sites too large for every draw
     interrupted: bool
+    checkpoint: str  # the folder of its checkpoints, where it had any
     divergences: int
     target: str  # of svi and nuts, in words
     guide: str

@@ -42,9 +42,11 @@ class Response:
 
     @classmethod
     def of(cls, corpus: Corpus, y: Any) -> Response:
-        """A response as the user has it, one row a document."""
+        """A response as the user has it, one row a document; a Response, of a run that goes on, stays as it is."""
         if y is None:
             return cls({})
+        if isinstance(y, Response):
+            return y
         codes, classes = labels_as_codes(in_order(corpus, y))
         return cls(*_parts(corpus, codes), classes)
 
@@ -140,6 +142,8 @@ def codes_of(classes: np.ndarray | None, y: Any) -> Any:
 
 def warn_of_order(y: Any, classes: np.ndarray) -> None:
     """Say in which order an ordered response takes strings: sorted is seldom the order of their meaning."""
+    if isinstance(y, Response):
+        return
     if classes.dtype.kind == "U" and not isinstance(getattr(y, "dtype", None), pd.CategoricalDtype):
         order = " < ".join(map(repr, classes.tolist()))
         warnings.warn(

@@ -1,4 +1,4 @@
-"""``topiczoo fit`` and ``topiczoo compare``: stories and documents to posteriors."""
+"""``topiczoo fit``, ``resume`` and ``compare``: stories and documents to posteriors."""
 
 from __future__ import annotations
 
@@ -9,34 +9,60 @@ from pathlib import Path
 from typing import Any
 
 from .arguments import check_output, find_story, read_settings
+from .checkpoints import Remembered, checkpoints, forget, going_on, is_passing, remembered, to_resume
 from .documents import check_responses, chosen_words, read_corpus, standardised
 from .printing import print_classes, print_topics
 
 
 def fit(options: argparse.Namespace) -> int:
     from topiczoo import inference
-    from topiczoo.inference.posterior.posterior import serving
 
     began = time.perf_counter()
     check_output(options.out, options.force)
     check_responses(options)
     chosen_words(options)
     story, engine = find_story(options.story), getattr(inference, options.engine)
-    settings = read_settings(options.set, story, engine, ["seed", "y"])
+    settings = read_settings(options.set, story, engine, ["seed", "y", "checkpoint"])
     corpus, y, words = read_corpus(options, options.data)
     info = described(options, words)
     if options.standardise:
         y, info["standardised"] = standardised(y, options.y or options.responses)
-    fit = engine(story, corpus, y, seed=options.seed, **with_corpus(settings, story, corpus))
-    fit.info |= info
-    saved = fit.save(options.out)  # before anything is shown: that must not lose the fit
+    settings = with_corpus(settings, story, corpus)
     own = options.story if ":" in options.story else None
+    with checkpoints(options, Remembered(options.out, info, own)) as kept:
+        fit = engine(story, corpus, y, seed=options.seed, **kept, **settings)
+    return finished(options, fit, options.out, info, own, began)
+
+
+def resume(options: argparse.Namespace) -> int:
+    from topiczoo import inference
+
+    began = time.perf_counter()
+    call = remembered(options.folder)
+    check_output(call.out, force=True)
+    with going_on(options, options.folder, options.story):
+        fit = inference.resume(options.folder, find_story(options.story) if options.story else None)
+    return finished(options, fit, call.out, call.info, options.story, began)
+
+
+def finished(options: argparse.Namespace, fit: Any, out: str, info: dict, own: str | None, began: float) -> int:
+    """Save a fit, and show it."""
+    from topiczoo.inference.posterior.posterior import serving
+
+    fit.info |= info
+    folder, whole = fit.info.get("checkpoint"), "give the command again with --force for the whole"
+    if folder is not None:
+        whole = f"go on by {to_resume(folder, own)}"
+    passing = folder is not None and is_passing(folder, out) and not fit.info.get("interrupted")
+    if passing:
+        del fit.info["checkpoint"]
+    saved = fit.save(out)  # before anything is shown: that must not lose the fit
+    if passing:
+        forget(folder)
     judge = shlex.join(["topiczoo", "report", str(saved), *(["--story", own] if own else [])])
     chains, draws = next(iter({**fit.snapshots, **fit.draws}.values())).shape[:2]
-    options.kept = (
-        f"what there was by then (chains: {chains}, draws: {draws}) is saved to {saved}; look at it by {judge}, or give the "
-        "command again with --force for the whole."
-    )
+    there = f"what there was by then (chains: {chains}, draws: {draws}) is saved to {saved}"
+    options.kept = f"{there}; look at it by {judge}, or {whole}."
     if fit.info.get("interrupted"):
         raise KeyboardInterrupt
     (print_topics if fit.has_topics else print_classes)(fit)

@@ -22,7 +22,7 @@ def build_parser(version: str, runs: Mapping[str, Run]) -> tuple[argparse.Argume
     parser.add_argument("--version", action="version", version=f"topiczoo {version}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     found = {}
-    for add in (_demo, _models, _simulate, _fit, _compare, _topics, _predict, _report, _check):
+    for add in (_demo, _models, _simulate, _fit, _resume, _compare, _topics, _predict, _report, _check):
         name = add.__name__.removeprefix("_")
         help, description, example = (add.__doc__ or "").split("\n\n")
         text = " ".join(f"{help} {description}".split())
@@ -156,11 +156,29 @@ def _fit(command: argparse.ArgumentParser) -> None:
     """Fit a story to documents.
 
     The fit goes to OUT, one netCDF file with the documents in it; its topics are printed. From there 'topiczoo report OUT'
-    writes an HTML page, 'topiczoo topics OUT' its topics and 'topiczoo predict OUT' predictions.
+    writes an HTML page, 'topiczoo topics OUT' its topics and 'topiczoo predict OUT' predictions. A run that is cut short
+    goes on by 'topiczoo resume OUT.checkpoint'.
 
     topiczoo fit slda reviews.csv fit.nc --y stars --standardise --id id --set num_topics=10
     """
     _fitting(command, out="where the fit is saved (netCDF)")
+    group = command.add_argument_group("checkpoints")
+    group.add_argument(
+        "--checkpoint", metavar="FOLDER", help="where they are kept (OUT.checkpoint, removed once the fit is saved)"
+    )
+    group.add_argument("--no-checkpoint", action="store_true", help="keep none")
+
+
+def _resume(command: argparse.ArgumentParser) -> None:
+    """Go on with a fit that was cut short.
+
+    FOLDER holds its checkpoints, OUT.checkpoint beside the fit's file. The fit goes to OUT and is what it would have been
+    without the break, to the last bit.
+
+    topiczoo resume fit.nc.checkpoint
+    """
+    command.add_argument("folder", metavar="FOLDER", help="the checkpoints of a fit")
+    command.add_argument("--story", metavar="FILE.PY:FUNCTION", help="the fit's story, where it is not one of the zoo")
 
 
 def _predict(command: argparse.ArgumentParser) -> None:
