@@ -14,7 +14,7 @@ from .sparse import sstm
 from .structured.content import stm_content
 from .structured.correlated import ctm
 from .structured.dynamic import dtm
-from .structured.growing import dp_mixture, hdp
+from .structured.growing import dp_mixture, hdp, stick_shares
 from .structured.labelled import labelled_lda
 from .structured.prevalence import dmr, stm
 from .structured.raters import slda_raters
@@ -34,5 +34,5 @@ __all__ = [
     "OneAgainstAll", "background", "concentration", "ctm", "disclda", "dmr", "dp_mixture", "draw_bags", "draw_response",
     "draw_words", "dtm", "find_regions", "hdp", "keyatm", "labelled_lda", "lda", "medlda", "mixture", "polylingual_lda",
     "sage_facets", "sage_geo", "sage_nb", "sage_topics", "seed_words", "seeded_lda", "share_of_zeros", "slda", "slda_glm",
-    "slda_raters", "sstm", "stm", "stm_content",
+    "slda_raters", "sstm", "stick_shares", "stm", "stm_content",
 ]  # fmt: skip

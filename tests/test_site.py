@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / "docs" / "site"
 PARTS = ("accessible", "gallery", "measured", "pages", "reference", "story_pages", "zoo")
 SPEED = "film reviews, K=50, alpha 0.1, gamma 0.05"
-NUMBERS = {10: "ten", 11: "eleven", 12: "twelve", 13: "thirteen"}
+NUMBERS = {22: "twenty-two", 23: "twenty-three", 24: "twenty-four"}
 PIXEL = b"\x89PNG and so on"
 
 

@@ -1,8 +1,13 @@
-"""As many topics as the documents ask for, up to a number: Dirichlet processes by breaking a stick."""
+"""As many topics as the documents ask for, up to a number: Dirichlet processes by breaking a stick.
+
+A break takes the share stick ~ Beta(1, growth) of what is left. It is drawn as -log(1 - stick) ~ Exponential(growth), which
+is the same and does not underflow where hardly anything is left.
+"""
 
 from __future__ import annotations
 
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
@@ -26,16 +31,16 @@ def hdp(corpus, y=None, *, num_topics=50, gamma=0.1, response=None, prior="dense
     response ...  (none)           response, prior and outputs: a response below, as in ``models.draw_response``
     ============  ===============  =========================================
 
-    The paper's gamma and alpha_0 are the sites growth and alpha. NB: truncated; ``fit.summary()`` of share says how many
-    topics are used, and where the last ones are, num_topics was too small.
+    The paper's gamma and alpha_0 are the sites growth and alpha, breaks are -log(1 - stick), of which
+    ``models.stick_shares`` makes shares. NB: truncated: where the last topics are used, num_topics is too small.
     """
     gamma = concentration("gamma", gamma)
     with numpyro.plate("topics", num_topics):
         beta = numpyro.sample("beta", dist.Dirichlet(jnp.full(corpus.num_terms, gamma)))
     growth = numpyro.sample("growth", dist.Gamma(1, 1))
     alpha = numpyro.sample("alpha", dist.Gamma(1, 1))
-    stick = numpyro.sample("stick", dist.Beta(1, growth).expand([num_topics - 1]).to_event(1))
-    share = numpyro.deterministic("share", _broken(stick, 1 - stick))
+    breaks = numpyro.sample("breaks", dist.Exponential(growth).expand([num_topics - 1]).to_event(1))
+    share = jnp.exp(log_shares(breaks))
     with numpyro.plate("documents", corpus.num_documents):
         theta = numpyro.sample("theta", dist.Dirichlet(jnp.maximum(alpha * share, LEAST)))
     zbar = draw_words(corpus, theta, beta)
@@ -54,21 +59,26 @@ def dp_mixture(corpus, *, num_topics=50, gamma=0.1):
     gamma         beta             Dirichlet prior of a topic's terms
     ============  ===============  =========================================
 
-    For short texts: a document has one topic. growth is the paper's alpha; a break is drawn as a Dirichlet of two, the
-    piece and the rest. NB: truncated, and with the stick drawn, where the paper's sampler integrates it out.
+    For short texts: a document has one topic. growth is the paper's alpha, breaks are -log(1 - stick). NB: truncated, and
+    with the stick drawn, where the paper's sampler integrates it out.
     """
     with numpyro.plate("topics", num_topics):
         beta = numpyro.sample("beta", dist.Dirichlet(jnp.full(corpus.num_terms, gamma)))
     growth = numpyro.sample("growth", dist.Gamma(1, 1))
-    with numpyro.plate("breaks", num_topics - 1):
-        stick = numpyro.sample("stick", dist.Dirichlet(jnp.stack([jnp.ones(()), growth])))
-    share = _broken(stick[:, 0], stick[:, 1])
+    breaks = numpyro.sample("breaks", dist.Exponential(growth).expand([num_topics - 1]).to_event(1))
     with numpyro.plate("documents", corpus.num_documents):
-        z = numpyro.sample("z", dist.Categorical(share))
+        z = numpyro.sample("z", dist.Categorical(logits=log_shares(breaks)))
         draw_bags(corpus, z, beta)
 
 
-def _broken(piece, rest):
-    """Shares of a stick of which each break takes a piece and leaves a rest, the last share being what is left."""
-    left = jnp.concatenate([jnp.ones(1), jnp.cumprod(rest)])
-    return left * jnp.append(piece, 1.0)
+def log_shares(breaks):
+    """log of the shares of a stick whose breaks are -log(1 - stick), the last share being what is left."""
+    left = jnp.concatenate([jnp.zeros(1), -jnp.cumsum(breaks)])
+    return left + jnp.append(jnp.log(-jnp.expm1(-breaks)), 0.0)
+
+
+def stick_shares(breaks):
+    """Shares of topics, [..., topics], of draws of the site breaks, [..., topics - 1]."""
+    breaks = np.asarray(breaks)
+    left = np.cumprod(np.exp(-np.insert(breaks, 0, 0.0, -1)), -1)
+    return left * np.append(-np.expm1(-breaks), np.ones((*breaks.shape[:-1], 1)), -1)

@@ -1,0 +1,58 @@
+"""``topiczoo models --card``: what there is to know of a story before it is fitted."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from .arguments import check_output, find_story, read_settings
+from .fitting import with_corpus
+
+SIZE = {"documents": 200, "terms": 300, "words": 0.2}  # of the documents on which a sweep is timed
+
+
+def card(options: argparse.Namespace) -> int:
+    """Print the card of a story, or write it where --out says."""
+    from topiczoo.diagnostics.reporting import card as made
+    from topiczoo.inference import check as engine
+    from topiczoo.inference.story.reading import read
+    from topiczoo.models.examples import EXAMPLES, example
+
+    if options.out:
+        check_output(options.out, options.force)
+    story = find_story(options.card)
+    name = options.card if options.card in EXAMPLES else ""
+
+    def on(**size: Any) -> Any:
+        corpus, y, given = example(name or "slda", **size)
+        own = given if name else {}
+        settings = with_corpus({**own, **read_settings(options.set, story, engine)}, story, corpus)
+        return read(story, corpus, y if name else _response(story, y), settings)
+
+    about = EXAMPLES.get(name)
+    cost = "" if options.quick else made.cost_of_a_sweep(on(**SIZE))
+    text = made.card(
+        on(), about.title if about else "", about.cite if about else "", published(name), cost,
+        pictures=bool(options.out),
+    )  # fmt: skip
+    if options.out:
+        Path(options.out).write_text(text, encoding="utf-8")
+        print(f"card of {options.card} written to {options.out}")
+    else:
+        print(text, end="")
+    return 0
+
+
+def published(name: str) -> dict[str, list[str]]:
+    """What benchmarks/calibration.md says of a story of the zoo, by engine."""
+    told = json.loads(files("topiczoo.models").joinpath("verdicts.json").read_text(encoding="utf-8"))
+    return told.get(name, {})
+
+
+def _response(story: Any, y: Any) -> Any:
+    import inspect
+
+    return y if "y" in inspect.signature(story).parameters else None
