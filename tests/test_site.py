@@ -87,6 +87,11 @@ def test_verdicts_are_those_of_the_page_and_of_the_test(site):
     assert tested["mixture", "nuts"] == [""] and "response='probit', sigma=0.5" in tested["sstm", "gibbs"]
 
 
+def test_cards_say_what_the_page_on_calibration_says(site):
+    """Renewed by docs/site/measured.py."""
+    assert json.loads((ROOT / "models" / "verdicts.json").read_text()) == site.measured.by_story()
+
+
 def test_the_page_of_a_story_holds_the_story_its_diagram_and_who_takes_it(site):
     page = site.story_pages.page("mixture", models.mixture, site.zoo.ZOO["mixture"])
     assert inspect.getsource(models.mixture).strip() in page

@@ -14,6 +14,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from fits import fit_of
 from lengths import longest_but
 from numpyro import handlers
 from numpyro.infer.util import log_density
@@ -26,6 +27,7 @@ from topiczoo.diagnostics import calibrate
 from topiczoo.diagnostics.checks import calibration
 from topiczoo.inference.advice import engines_that_take
 from topiczoo.inference.mcmc.plan import choose_blocks
+from topiczoo.inference.simulation import Simulation
 from topiczoo.inference.story.reading import read
 from topiczoo.models.examples import example
 
@@ -303,6 +305,29 @@ def test_a_story_fits_predicts_and_reports(name, engine, tmp_path):
         np.testing.assert_array_equal(aligned.alignment.permutations, np.broadcast_to(np.arange(5), (2, 10, 5)))
     if engine == "gibbs" and name != "keyatm":
         assert diagnostics.report(fit, tmp_path / "a.html", documents=2, progress_bar=False).stat().st_size > 10_000
+
+
+def test_topics_made_of_sites_without_their_axis_keep_their_numbers():
+    """Two chains with the first two topics swapped: what keyatm's topics are made of cannot be renumbered."""
+    corpus, _, given = example("keyatm")
+    rng = np.random.default_rng(0)
+    draws = {
+        "beta": rng.dirichlet(np.ones(9), 3), "use": np.full((2, 2), 0.5), "seeded_0": np.array([0.3, 0.7]),
+        "seeded_1": np.array([0.6, 0.4]),
+    }  # fmt: skip
+    swapped = {name: value[::-1] if name.startswith("seeded") else value for name, value in draws.items()}
+    swapped["beta"] = draws["beta"][[1, 0, 2]]
+    both = {name: np.stack([draws[name][None], swapped[name][None]]) for name in draws}
+    fit = fit_of(models.keyatm, both, corpus, **given)
+    assert fit.topics(2)["topic"].nunique() == 5
+    np.testing.assert_array_equal(diagnostics.align(fit).alignment.permutations[:, 0], [np.arange(5)] * 2)
+
+
+def test_a_story_told_to_have_no_response_is_simulated_without_one():
+    corpus, _, given = example("labelled_lda")
+    assert Simulation(models.labelled_lda, corpus, given).responses == []
+    told = {**given, "response": "normal"}
+    assert Simulation(models.labelled_lda, corpus, told).responses == ["y"]
 
 
 SHAPE = Corpus.from_counts(
