@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from topiczoo.corpora import Corpus
 
-from .catalogue import stories
+from .catalogue import as_story
 from .structured.seeds import seed_words
 
 LECTURE = "C. E. Rasmussen and Z. Ghahramani (2015), lectures 13 and 14 of Machine Learning 4F13, Cambridge"
@@ -31,6 +31,9 @@ class Example:
     cite: str
     response: str = "none"
     arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+UNKNOWN = Example("", "", "number")  # a story that is not of the zoo
 
 
 def _seeds(corpus):
@@ -126,9 +129,15 @@ EXAMPLES = {
 }  # fmt: skip
 
 
-def example(name: str, documents: int = 12, terms: int = 9, words: float = 1.0) -> tuple[Corpus, Any, dict[str, Any]]:
-    """Documents, responses and arguments for a story of the zoo; ``words`` is how often a term is in a document."""
-    told, rng, rows = EXAMPLES[name], np.random.default_rng(0), np.arange(documents)
+def example(
+    story: str | Callable, documents: int = 12, terms: int = 9, words: float = 1.0
+) -> tuple[Corpus, Any, dict[str, Any]]:
+    """Documents, responses and arguments for a story of the zoo by its name, or for another, whose y are numbers.
+
+    ``words`` is how often a term is in a document.
+    """
+    told, function = EXAMPLES.get(story, UNKNOWN) if isinstance(story, str) else UNKNOWN, as_story(story)
+    rng, rows, takes = np.random.default_rng(0), np.arange(documents), inspect.signature(function).parameters
     counts = rng.poisson(words, (documents, terms)) + (np.arange(terms) == 0)
     covariates = {
         "age": (rows % 4 - 1.5) / 2, "side": rows % 2, "period": rows % 3, "news": (rows % 3 == 0).astype(int),
@@ -139,9 +148,8 @@ def example(name: str, documents: int = 12, terms: int = 9, words: float = 1.0) 
         "none": None, "number": rng.normal(size=documents), "binary": rows % 2, "places": rng.normal(size=(documents, 2)),
         "ratings": rng.integers(0, 3, (documents, 2)).astype(float),
     }[told.response]  # fmt: skip
-    story = stories()[name]
-    given = {argument: made(corpus) for argument, made in getattr(story, "from_corpus", {}).items()}
+    given = {argument: made(corpus) for argument, made in getattr(function, "from_corpus", {}).items()}
     given |= {argument: value(corpus) if callable(value) else value for argument, value in told.arguments.items()}
-    if "num_topics" in inspect.signature(story).parameters:
+    if "num_topics" in takes:
         given.setdefault("num_topics", 2)
-    return corpus, y, given
+    return corpus, y if "y" in takes else None, given

@@ -110,6 +110,7 @@ def test_no_room_is_crowded():
 # words that are arguments of stories and have a meaning of their own here: of run information, of roles, of the graph, and
 # of the corpus, and as parameters of distributions
 OWN_WORDS = {"alpha", "response", "num_topics", "scale", "prior", "margin", "weight", "cost", "epsilon", "covariates"}
+OWN_WORDS |= {"labels"}  # of a document, in a class above its words
 
 
 def test_no_engine_diagnostic_or_command_knows_a_model_or_an_argument_of_one():

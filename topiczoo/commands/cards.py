@@ -24,18 +24,16 @@ def card(options: argparse.Namespace) -> int:
     if options.out:
         check_output(options.out, options.force)
     story = find_story(options.card)
-    name = options.card if options.card in EXAMPLES else ""
+    about = EXAMPLES.get(options.card)
 
     def on(**size: Any) -> Any:
-        corpus, y, given = example(name or "slda", **size)
-        own = given if name else {}
-        settings = with_corpus({**own, **read_settings(options.set, story, engine)}, story, corpus)
-        return read(story, corpus, y if name else _response(story, y), settings)
+        corpus, y, given = example(story if about is None else options.card, **size)
+        settings = {**given, **read_settings(options.set, story, engine)}
+        return read(story, corpus, y, with_corpus(settings, story, corpus))
 
-    about = EXAMPLES.get(name)
     cost = "" if options.quick else made.cost_of_a_sweep(on(**SIZE))
     text = made.card(
-        on(), about.title if about else "", about.cite if about else "", published(name), cost,
+        on(), about.title if about else "", about.cite if about else "", published(options.card), cost,
         pictures=bool(options.out),
     )  # fmt: skip
     if options.out:
@@ -50,9 +48,3 @@ def published(name: str) -> dict[str, list[str]]:
     """What benchmarks/calibration.md says of a story of the zoo, by engine."""
     told = json.loads(files("topiczoo.models").joinpath("verdicts.json").read_text(encoding="utf-8"))
     return told.get(name, {})
-
-
-def _response(story: Any, y: Any) -> Any:
-    import inspect
-
-    return y if "y" in inspect.signature(story).parameters else None
