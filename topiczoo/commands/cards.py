@@ -11,7 +11,7 @@ from typing import Any
 from .arguments import check_output, find_story, read_settings
 from .fitting import with_corpus
 
-SIZE = {"documents": 200, "terms": 300, "words": 0.2}  # of the documents on which a sweep is timed
+SIZE = {"documents": 200, "terms": 300, "words": 0.2, "most_topics": 20}  # on which a sweep is timed
 
 
 def card(options: argparse.Namespace) -> int:
@@ -26,8 +26,9 @@ def card(options: argparse.Namespace) -> int:
     story = find_story(options.card)
     about = EXAMPLES.get(options.card)
 
-    def on(**size: Any) -> Any:
+    def on(most_topics: int = 0, **size: Any) -> Any:
         corpus, y, given = example(story if about is None else options.card, **size)
+        given |= {name: most_topics for name in given if name == "num_topics" and most_topics}
         settings = {**given, **read_settings(options.set, story, engine)}
         return read(story, corpus, y, with_corpus(settings, story, corpus))
 
