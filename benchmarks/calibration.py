@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import inspect
 import time
 from pathlib import Path
 
@@ -23,8 +24,14 @@ from topiczoo.diagnostics import calibrate, geweke
 from topiczoo.inference import vem
 
 HERE = Path(__file__).parent
-SHAPE = Corpus.from_counts(np.random.default_rng(0).poisson(1.2, (6, 5)) + np.eye(6, 5, dtype=int))
+ROWS = np.arange(6)
+SHAPE = Corpus.from_counts(
+    np.random.default_rng(0).poisson(1.2, (6, 5)) + np.eye(6, 5, dtype=int),
+    covariates={"age": (ROWS - 2.5) / 2, "side": ROWS % 2, "first": ROWS % 3 > 0, "second": ROWS % 3 < 2},
+)
 FLAT = {"num_topics": 2, "alpha": 1.0, "gamma": 1.0}
+BACKGROUND = np.full(5, -np.log(5), np.float32)
+SEEDS = np.eye(2, 5, dtype=bool) | np.eye(2, 5, 2, dtype=bool)
 EXACT = [
     ("mixture", "gibbs", {}),
     ("lda", "gibbs", {}),
@@ -38,6 +45,18 @@ EXACT = [
     ("sstm", "gibbs", {"response": "probit", "sigma": 0.5}),
     ("mixture", "nuts", {}),
     ("lda", "nuts", {}),
+    ("ctm", "gibbs", {}),
+    ("stm", "gibbs", {"prevalence": ["age"]}),
+    ("dmr", "gibbs", {"prevalence": ["age"]}),
+    ("stm_content", "gibbs", {"background": BACKGROUND, "content": "side", "levels": 2}),
+    ("dtm", "gibbs", {"background": BACKGROUND, "period": "side", "periods": 2}),
+    ("seeded_lda", "gibbs", {"seeds": SEEDS, "weight": 2.0}),
+    ("keyatm", "gibbs", {"seeds": SEEDS, "gamma_seeds": 1.0}),
+    ("labelled_lda", "gibbs", {"labels": ["first", "second"], "shared": 1, "leak": 0.2}),
+    ("hdp", "gibbs", {"num_topics": 3}),
+    ("dp_mixture", "gibbs", {"num_topics": 3}),
+    ("slda_raters", "gibbs", {"raters": 2, "num_classes": 3}),
+    ("polylingual_lda", "gibbs", {"views": np.arange(5) % 2}),
 ]
 APPROXIMATE = [
     ("slda", "nuts", {}),
@@ -117,10 +136,10 @@ def show(story: str, engine, options: dict, number: int, *, with_geweke: bool) -
     """The section of one story and engine; its figure is written beside."""
     label = label_of(story, engine, options)
     function = getattr(models, story)
+    takes = inspect.signature(function).parameters
+    options = {**{name: value for name, value in FLAT.items() if name in takes}, **options}
     began = time.perf_counter()
-    found = calibrate(
-        function, SHAPE, engine, num_simulations=number, thinning=10, progress_bar=False, **FLAT, **options
-    )
+    found = calibrate(function, SHAPE, engine, num_simulations=number, thinning=10, progress_bar=False, **options)
     seconds = time.perf_counter() - began
     figure = HERE / "figures" / (label.replace(",", "").replace(" ", "_") + ".png")
     found.plot().savefig(figure, dpi=70)
@@ -136,7 +155,7 @@ def show(story: str, engine, options: dict, number: int, *, with_geweke: bool) -
         "",
     ]
     if with_geweke:
-        tested = geweke(function, SHAPE, engine, progress_bar=False, num_chains=1000, **FLAT, **options)
+        tested = geweke(function, SHAPE, engine, progress_bar=False, num_chains=1000, **options)
         verdict = "passes" if tested["passes"].all() else "fails"
         lines += [f"Geweke's joint test, 1000 chains of 50 steps, {verdict}:", "", table(tested), ""]
     return lines

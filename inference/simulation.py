@@ -79,7 +79,8 @@ class Simulation:
             name for name, site in graph.latent.items()
             if site.document_axis is not None and graph.children([name]) == {name} and not graph.drives_words([name])
         ]  # fmt: skip
-        if not found:
+        above = any(site.discrete and site.document_axis is not None for site in graph.latent.values())
+        if not found and above:  # a class; without one the story, as it is told, has no response
             raise ValueError(
                 f"The story {self.story.name!r} takes y but has no site of documents that nothing reads, to be its "
                 "response."

@@ -10,17 +10,29 @@ from .generalised import slda_glm
 from .latent_dirichlet import lda
 from .max_margin import medlda
 from .regions import find_regions
-from .sparse import COEFFICIENTS, sstm
+from .sparse import sstm
+from .structured.content import stm_content
+from .structured.correlated import ctm
+from .structured.dynamic import dtm
+from .structured.growing import dp_mixture, hdp, stick_shares
+from .structured.labelled import labelled_lda
+from .structured.prevalence import dmr, stm
+from .structured.raters import slda_raters
+from .structured.seeds import keyatm, seed_words, seeded_lda
+from .structured.views import polylingual_lda
 from .supervised import slda
+from .vocabulary.coefficients import COEFFICIENTS
 from .vocabulary.distributions import NormalJeffreys
 from .vocabulary.margins import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgainstAll
 from .vocabulary.priors import concentration
+from .vocabulary.responding import draw_response
 from .vocabulary.responses import RESPONSES
 from .vocabulary.words import draw_bags, draw_words
 
 __all__ = [
     "COEFFICIENTS", "DEVIATIONS", "RESPONSES", "EpsilonInsensitive", "Hinge", "MultiClassHinge", "NormalJeffreys",
-    "OneAgainstAll", "background", "concentration", "disclda", "draw_bags", "draw_words", "find_regions", "lda",
-    "medlda", "mixture", "sage_facets", "sage_geo", "sage_nb", "sage_topics", "share_of_zeros", "slda", "slda_glm",
-    "sstm",
+    "OneAgainstAll", "background", "concentration", "ctm", "disclda", "dmr", "dp_mixture", "draw_bags", "draw_response",
+    "draw_words", "dtm", "find_regions", "hdp", "keyatm", "labelled_lda", "lda", "medlda", "mixture", "polylingual_lda",
+    "sage_facets", "sage_geo", "sage_nb", "sage_topics", "seed_words", "seeded_lda", "share_of_zeros", "slda", "slda_glm",
+    "slda_raters", "sstm", "stick_shares", "stm", "stm_content",
 ]  # fmt: skip

@@ -8,7 +8,8 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from .vocabulary.arguments import BadArgument, check_choice, check_positive
+from .vocabulary.arguments import check_choice, check_positive
+from .vocabulary.backgrounds import background, check_background
 from .vocabulary.distributions import NormalJeffreys
 from .vocabulary.priors import concentration
 from .vocabulary.words import draw_bags, draw_words
@@ -153,19 +154,7 @@ def _checked(corpus, background, prior, scale):
     """The background, and the prior of the deviations of a component."""
     check_choice("prior", prior, DEVIATIONS)
     check_positive(scale=scale)
-    background = jnp.asarray(background)
-    if background.shape != (corpus.num_terms,):
-        raise BadArgument(
-            f"background has shape {background.shape} for {corpus.num_terms} terms; give models.background(corpus)."
-        )
-    return background, DEVIATIONS[prior](scale).expand([corpus.num_terms]).to_event(1)
-
-
-def background(corpus, smoothing=0.5):
-    """Log frequencies of the terms of a Corpus, [terms]; ``smoothing`` is added to counts, so that absent terms have one."""
-    check_positive(smoothing=smoothing)
-    counts = np.asarray(corpus.counts.sum(0), float).ravel() + smoothing
-    return np.log(counts / counts.sum()).astype(np.float32)
+    return check_background(corpus, background), DEVIATIONS[prior](scale).expand([corpus.num_terms]).to_event(1)
 
 
 def share_of_zeros(deviation, threshold=1e-3):

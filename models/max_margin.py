@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 
-from .sparse import COEFFICIENTS
 from .vocabulary.arguments import BadArgument, check_choice, check_positive
+from .vocabulary.coefficients import COEFFICIENTS
 from .vocabulary.margins import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgainstAll
 from .vocabulary.priors import concentration
 from .vocabulary.words import draw_words

@@ -51,6 +51,19 @@ def test_models_lists_the_stories(capsys):
     assert "slda\n    theta_d ~ Dir(alpha)" in printed and "num_topics=20" in printed and "draw_words" not in printed
 
 
+def test_the_card_of_a_story(capsys, tmp_path):
+    assert main(["models", "--card", "mixture", "--quick"]) == 0
+    card = capsys.readouterr().out
+    assert card.startswith("# Mixture of categoricals: `mixture`\n\n```text\ntheta ~ Dir(alpha)\nbeta_k ~ Dir(gamma)\n")
+    assert "* `z` given `theta`" in card and "| `beta` | Dirichlet | topic, term | words of a topic |" in card
+    assert "| `z` | one topic a document | summed out | summed out | EM |" in card
+    assert "| `beta` | Dirichlet draw | trajectory | its own guide | EM |" in card
+    assert "* `gibbs`: passes\n" in card and "* `vem`: not published" in card and "Rasmussen" in card
+    assert "## Cost" not in card and "<svg" not in card
+    assert main(["models", "--quick"]) == 2
+    assert "name its story" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -12,7 +12,8 @@ from topiczoo.models.catalogue import stories
 ROOT = Path(__file__).resolve().parents[1]
 # a room may import those of lower rank, and its own; arrays know no story, and engines do not know each other
 RANK = {
-    "corpora": 0, "models.vocabulary": 0, "models": 1, "inference.programs": 2, "inference.samplers": 2,
+    "corpora": 0, "models.vocabulary": 0, "models.structured": 0.5, "models": 1, "inference.programs": 2,
+    "inference.samplers": 2,
     "inference.native": 2.5, "inference.kernels": 3, "inference.steps": 3.2, "inference.gpu": 3.5, "inference.story": 4,
     "inference.posterior": 5, "inference.lasting": 5.5, "inference.blocks": 6, "inference.mcmc": 7, "inference.em": 8,
     "inference.marginal": 8, "inference.predictive": 8, "inference": 9, "diagnostics.convergence": 10,
@@ -110,6 +111,7 @@ def test_no_room_is_crowded():
 # words that are arguments of stories and have a meaning of their own here: of run information, of roles, of the graph, and
 # of the corpus, and as parameters of distributions
 OWN_WORDS = {"alpha", "response", "num_topics", "scale", "prior", "margin", "weight", "cost", "epsilon", "covariates"}
+OWN_WORDS |= {"labels"}  # of a document, in a class above its words
 
 
 def test_no_engine_diagnostic_or_command_knows_a_model_or_an_argument_of_one():

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / "docs" / "site"
 PARTS = ("accessible", "gallery", "measured", "pages", "reference", "story_pages", "zoo")
 SPEED = "film reviews, K=50, alpha 0.1, gamma 0.05"
-NUMBERS = {10: "ten", 11: "eleven", 12: "twelve", 13: "thirteen"}
+NUMBERS = {22: "twenty-two", 23: "twenty-three", 24: "twenty-four"}
 PIXEL = b"\x89PNG and so on"
 
 
@@ -85,6 +85,11 @@ def test_verdicts_are_those_of_the_page_and_of_the_test(site):
     assert found["slda", "nuts"][0][2] == "slda-by-nuts-fails"
     tested = site.measured.tested()
     assert tested["mixture", "nuts"] == [""] and "response='probit', sigma=0.5" in tested["sstm", "gibbs"]
+
+
+def test_cards_say_what_the_page_on_calibration_says(site):
+    """Renewed by docs/site/measured.py."""
+    assert json.loads((ROOT / "models" / "verdicts.json").read_text()) == site.measured.by_story()
 
 
 def test_the_page_of_a_story_holds_the_story_its_diagram_and_who_takes_it(site):

@@ -29,6 +29,7 @@ from .invariants import Quantities, invariants
 LEVEL = 0.01  # chance that a right engine fails a whole test, all its quantities together
 BATCH = 250  # simulations run side by side at most
 ACROSS = 6  # quantities side by side in a figure
+ROUNDING = 1e-6  # up to which numbers count as equal
 PRIOR_DRAWS = 10_000  # from the story alone, for Geweke's test
 
 
@@ -130,8 +131,12 @@ def calibrate(
 
 
 def _rank(key: jax.Array, drawn: jax.Array, true: jax.Array) -> jax.Array:
-    """The place of the truth among draws, at random among equals: responses that are all zero make quantities alike."""
-    return (drawn < true).sum() + jax.random.randint(key, (), 0, (drawn == true).sum() + 1)
+    """The place of the truth among draws, at random among equals: responses that are all zero make quantities alike.
+
+    Equal are numbers that differ by rounding: shares of 1 and 0, whose squares add up to 1, are drawn in different ways.
+    """
+    equal = jnp.abs(drawn - true) <= ROUNDING * jnp.maximum(jnp.abs(true), 1.0)
+    return ((drawn < true) & ~equal).sum() + jax.random.randint(key, (), 0, equal.sum() + 1)
 
 
 def _in_batches(one: Callable, number: int, seed: int, progress_bar: bool, most: int = BATCH) -> dict[str, np.ndarray]:

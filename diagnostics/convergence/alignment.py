@@ -118,16 +118,17 @@ def align(fit: Fit) -> AlignedFit:
     """The same fit with topics numbered alike in every draw and chain, most used first; ``.alignment`` says how well.
 
     Every variable with an axis of topics is renumbered: draws, snapshots, means and statistics. A story without topics
-    (naive Bayes) has nothing to renumber and stays as it is.
+    (naive Bayes) has nothing to renumber and stays as it is; so do topics that are made of sites without such an axis.
     """
     if not fit.has_topics:
         return _without_topics(fit)
     name, beta = _topic_draws(fit)
     num_draws = beta.shape[1]
     views = _Views(beta, _coefficients(fit, num_draws))
-    order = _match(views)
+    follow = bool(name) or _topics_follow(fit, beta)
+    order = _match(views) if follow else np.broadcast_to(np.arange(beta.shape[2]), beta.shape[:3])
     usage = _usage(fit, order)
-    by_use = np.argsort(-usage, kind="stable")
+    by_use = np.argsort(-usage, kind="stable") if follow else np.arange(len(usage))
     order = order[:, :, by_use]
     topics, chains = _compare(views, order)
     topics.insert(0, "usage", usage[by_use])
@@ -162,6 +163,17 @@ def _topic_draws(fit: Fit) -> tuple[str, np.ndarray]:
     raise ValueError(
         f"The story {fit.story.name!r} has no site with axes of topics and terms, so its topics cannot be matched by words."
     )
+
+
+def _topics_follow(fit: Fit, beta: np.ndarray) -> bool:
+    """Whether topics that the story makes of other sites move when these are renumbered: tried with each put behind."""
+    num_draws = beta.shape[1]
+    behind = np.broadcast_to(np.roll(np.arange(beta.shape[2]), 1), beta.shape[:3])
+    moved = made_of_draws(_renumbered(fit, behind, _places(fit, "", num_draws)), "beta", most=1)
+    if moved is None:
+        return False
+    first = moved[0, 0] if moved.ndim == 4 else moved[0, 0].mean(0)
+    return bool(np.allclose(first, np.roll(beta[0, 0], 1, 0), rtol=1e-4, atol=1e-7))
 
 
 def _coefficients(fit: Fit, num_draws: int) -> np.ndarray | None:

@@ -1,9 +1,13 @@
-"""What the project has measured, from its own pages: tables of results.md, verdicts of calibration.md and its test."""
+"""What the project has measured, from its own pages: tables of results.md, verdicts of calibration.md and its test.
+
+python docs/site/measured.py        # writes models/verdicts.json, which cards of stories read
+"""
 
 from __future__ import annotations
 
 import ast
 import io
+import json
 import re
 from dataclasses import dataclass
 from html import escape
@@ -106,6 +110,17 @@ def verdicts() -> dict[tuple[str, str], list[tuple[str, bool, str]]]:
     return found
 
 
+def by_story() -> dict[str, dict[str, list[str]]]:
+    """The same in the words of a card, by story and engine: what models/verdicts.json holds."""
+    told: dict[str, dict[str, list[str]]] = {}
+    for (story, engine), found in verdicts().items():
+        words = [
+            f"{'passes' if passes else 'fails'}{f' ({settings})' if settings else ''}" for settings, passes, _ in found
+        ]
+        told.setdefault(story, {})[engine] = words
+    return told
+
+
 def tested() -> dict[tuple[str, str], list[str]]:
     """Stories and engines to which tests/test_calibration.py puts Geweke's test, with their settings."""
     tree = ast.parse((ROOT / "tests" / "test_calibration.py").read_text(encoding="utf-8"))
@@ -123,3 +138,7 @@ def tested() -> dict[tuple[str, str], list[str]]:
         settings = ", ".join(f"{name}={value!r}" for name, value in options.items())
         found.setdefault((story, engine), []).append(settings)
     return found
+
+
+if __name__ == "__main__":
+    (ROOT / "models" / "verdicts.json").write_text(json.dumps(by_story(), indent=1) + "\n", encoding="utf-8")

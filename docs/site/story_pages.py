@@ -6,30 +6,19 @@ import inspect
 import textwrap
 from pathlib import Path
 
-import numpy as np
 from measured import chart, section, series, tested, verdicts
 from zoo import ZOO, Entry
 
-from topiczoo.corpora import Corpus
+from topiczoo.diagnostics.reporting.card import ENGINES, one_a_line, sites
 from topiczoo.diagnostics.reporting.plates import diagram
 from topiczoo.inference.advice import engines_that_take
 from topiczoo.inference.mcmc.plan import choose_blocks
 from topiczoo.inference.story.bound import BoundGraph
 from topiczoo.inference.story.reading import read
 from topiczoo.models.catalogue import stories
+from topiczoo.models.examples import EXAMPLES, example
 
 ROOT = Path(__file__).resolve().parents[2]
-ENGINES = ("gibbs", "nuts", "svi", "vem")
-ROLES = {
-    "proportions": "shares of topics in a document",
-    "topics": "words of a topic",
-    "coefficients": "what a topic does to the response",
-    "class": "class of a document, above its words",
-    "response": "response",
-    "words": "words of a document",
-    "document": "one a document",
-    "global": "one for all documents",
-}
 
 
 def write_pages(into: Path) -> None:
@@ -40,7 +29,7 @@ def write_pages(into: Path) -> None:
     into.mkdir(parents=True, exist_ok=True)
     for name, story in found.items():
         (into / f"{name}.md").write_text(page(name, story, ZOO[name]), encoding="utf-8")
-    rows = "".join(f"| [{name}]({name}.md) | {ZOO[name].title} | {ZOO[name].cite} |\n" for name in found)
+    rows = "".join(f"| [{name}]({name}.md) | {EXAMPLES[name].title} | {EXAMPLES[name].cite} |\n" for name in found)
     listed = "\n".join(found)
     (into / "index.md").write_text(
         "# The stories\n\nEach is one function, shown whole on its page, with the diagram that is drawn from it.\n\n"
@@ -51,58 +40,33 @@ def write_pages(into: Path) -> None:
 
 
 def page(name: str, story, entry: Entry) -> str:
-    graph = example(name, entry)
+    graph, about = read_example(name), EXAMPLES[name]
     told = inspect.cleandoc(story.__doc__ or "")
     joint, _, rest = told.partition("\n====")
     parts = [
-        f"# {entry.title}: `{name}`",
+        f"# {about.title}: `{name}`",
         f"```text\n{one_a_line(joint)}\n```",
         "```{eval-rst}\n" + ("====" + rest if rest else "") + "\n```",
-        f"## Plate diagram\n\nDrawn from the story, with {arguments_in_words(entry)}.\n\n"
+        f"## Plate diagram\n\nDrawn from the story, with {arguments_in_words(name)}.\n\n"
         f'```{{raw}} html\n<div class="plates">{diagram(graph)}</div>\n```',
         "## Sites\n\n" + sites(graph),
         "## Engines\n\n" + engines(name, graph),
         f"## The story\n\n```python\n{textwrap.dedent(inspect.getsource(story)).rstrip()}\n```",
         *measurements(entry),
-        f"## Citation\n\n{entry.cite}.",
+        f"## Citation\n\n{about.cite}.",
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def one_a_line(joint: str) -> str:
-    """The statements of a story's first sentence, which semicolons separate."""
-    return "\n".join(
-        line.strip() for line in joint.replace(";  ", "\n").replace(";\n", "\n").splitlines() if line.strip()
-    )
-
-
-def example(name: str, entry: Entry) -> BoundGraph:
+def read_example(name: str) -> BoundGraph:
     """The story read on a dozen tiny documents."""
-    rng = np.random.default_rng(0)
-    corpus = Corpus.from_counts(rng.poisson(1.0, (12, 9)) + (np.arange(9) == 0))
-    y = {
-        "none": None, "number": rng.normal(size=12), "binary": np.arange(12) % 2, "places": rng.normal(size=(12, 2)),
-    }[entry.response]  # fmt: skip
-    given = dict(entry.arguments)
-    if "background" in inspect.signature(stories()[name]).parameters:
-        given["background"] = np.full(corpus.num_terms, -np.log(corpus.num_terms))
-    if "num_topics" in inspect.signature(stories()[name]).parameters:
-        given.setdefault("num_topics", 2)
-    return read(name, corpus, y, given)
+    return read(name, *example(name))
 
 
-def arguments_in_words(entry: Entry) -> str:
-    given = {name: value for name, value in entry.arguments.items() if name not in ("num_topics", "centres")}
-    return ", ".join(f"`{name}={value!r}`" for name, value in given.items()) or "its default arguments"
-
-
-def sites(graph: BoundGraph) -> str:
-    lines = ["| site | distribution | axes | role | |", "|---|---|---|---|---|"]
-    for name, site in graph.sites.items():
-        axes = ", ".join(axis or "·" for axis in site.axes)
-        seen = "observed" if site.observed else ""
-        lines.append(f"| `{name}` | {site.family} | {axes} | {ROLES[site.role]} | {seen} |")
-    return "\n".join(lines)
+def arguments_in_words(name: str) -> str:
+    given = EXAMPLES[name].arguments
+    told = {n: value for n, value in given.items() if n not in ("num_topics", "centres") and not callable(value)}
+    return ", ".join(f"`{n}={value!r}`" for n, value in told.items()) or "its default arguments"
 
 
 def engines(name: str, graph: BoundGraph) -> str:

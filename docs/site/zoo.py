@@ -1,10 +1,8 @@
-"""What a page on a story shows beside the story itself: what it is read on, its paper, and where it was measured."""
+"""What a page on a story shows beside the story and its example (`models/examples.py`): where it was measured."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -21,36 +19,19 @@ class Figure:
 
 @dataclass(frozen=True)
 class Entry:
-    """One story. `response` says what kind of y it is read on; `arguments` are those of the tiny example."""
+    """One story."""
 
-    title: str
-    cite: str
-    response: str = "none"
-    arguments: Mapping[str, Any] = field(default_factory=dict)
     figure: Figure | None = None
     sections: tuple[str, ...] = ()
     tutorials: tuple[str, ...] = ()
 
 
-LECTURE = "C. E. Rasmussen and Z. Ghahramani (2015), lectures 13 and 14 of Machine Learning 4F13, Cambridge"
-BLEI = "D. M. Blei and J. D. McAuliffe (2007), Supervised topic models, NIPS 20"
-SAGE = "J. Eisenstein, A. Ahmed and E. P. Xing (2011), Sparse additive generative models of text, ICML"
-
 ZOO = {
-    "mixture": Entry(
-        "Mixture of categoricals",
-        LECTURE,
-    ),
+    "mixture": Entry(),
     "lda": Entry(
-        "Latent Dirichlet allocation",
-        f"D. M. Blei, A. Y. Ng and M. I. Jordan (2003), Latent Dirichlet allocation, JMLR 3; as told in {LECTURE}",
-        arguments={"alpha": "learned", "gamma": "learned"},
         sections=("held-out perplexity", "held-out perplexity with learned priors"),
     ),
     "slda": Entry(
-        "Supervised LDA",
-        BLEI,
-        "number",
         figure=Figure(
             "Ratings of films, five-fold cross-validation",
             ("gibbs", "vem", "lda + regression", "tomotopy"),
@@ -66,17 +47,10 @@ ZOO = {
         tutorials=("edit_the_story",),
     ),
     "slda_glm": Entry(
-        "Supervised LDA with any response",
-        BLEI + ", section 4",
-        "binary",
-        {"response": "logit"},
         sections=("Two newsgroups, accuracy", "Twenty newsgroups, accuracy"),
         tutorials=("responses",),
     ),
     "sstm": Entry(
-        "Sparse supervised topics",
-        "Y. Wang, C.-L. Li and K. Lin, Sparse supervised topic model, report, Carnegie Mellon University",
-        "number",
         figure=Figure(
             "Few topics for news",
             ("sstm | 50", "pipeline | 50", "dense | 50"),
@@ -90,10 +64,6 @@ ZOO = {
         tutorials=("sparse_topics",),
     ),
     "medlda": Entry(
-        "Max-margin topics",
-        "J. Zhu, A. Ahmed and E. P. Xing (2012), MedLDA: maximum margin supervised topic models, JMLR 13",
-        "binary",
-        {"margin": "binary"},
         figure=Figure(
             "Max-margin topics, twenty newsgroups",
             ("MedLDA, vem, one against all", "MedLDA, gibbs", "sLDA", "DiscLDA", "LDA + SVM"),
@@ -105,18 +75,9 @@ ZOO = {
         tutorials=("margins",),
     ),
     "disclda": Entry(
-        "DiscLDA",
-        "S. Lacoste-Julien, F. Sha and M. I. Jordan (2008), DiscLDA: discriminative learning for dimensionality reduction "
-        "and classification, NIPS 21",
-        "binary",
-        {"outputs": 2, "shared": 1, "num_topics": 3},
         sections=("Max-margin topics, two newsgroups",),
     ),
     "sage_nb": Entry(
-        "Sparse additive classes",
-        SAGE,
-        "binary",
-        {"outputs": 2},
         figure=Figure(
             "Sparse additive classes, twenty newsgroups",
             ("SAGE, Jeffreys", "SAGE, Laplace, scale 3", "Dirichlet-multinomial"),
@@ -129,8 +90,6 @@ ZOO = {
         tutorials=("additive_text",),
     ),
     "sage_topics": Entry(
-        "Sparse additive topics",
-        SAGE,
         figure=Figure(
             "Sparse additive topics, NIPS papers",
             ("SAGE, Jeffreys", "SAGE, Laplace", "LDA"),
@@ -142,19 +101,25 @@ ZOO = {
         tutorials=("additive_text",),
     ),
     "sage_facets": Entry(
-        "Additive topics and labels",
-        SAGE,
-        "binary",
-        {"outputs": 2},
         sections=("Topics and sides of blogs",),
         tutorials=("additive_text",),
     ),
     "sage_geo": Entry(
-        "Additive topics and regions",
-        SAGE,
-        "places",
-        {"centres": [[0.0, 0.0], [5.0, 5.0]]},
         sections=("Where authors write from",),
         tutorials=("additive_text",),
     ),
+    "ctm": Entry(
+        sections=("news articles, the correlated topic model beside LDA",),
+    ),
+    "stm": Entry(),
+    "stm_content": Entry(),
+    "dmr": Entry(),
+    "dtm": Entry(),
+    "seeded_lda": Entry(),
+    "keyatm": Entry(),
+    "labelled_lda": Entry(),
+    "hdp": Entry(),
+    "dp_mixture": Entry(),
+    "slda_raters": Entry(),
+    "polylingual_lda": Entry(),
 }

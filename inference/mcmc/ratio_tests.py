@@ -30,7 +30,7 @@ from ..story.bound import BoundGraph
 from ..story.classes import labels_of
 from ..story.reader import bind
 from ..story.reading import read
-from ..story.tracing import Data, Values, concentration, log_prob, run, traced
+from ..story.tracing import Data, Values, ZbarHandler, concentration, log_prob, run, traced
 from ..story.validation import check_counts, check_seed
 from .plan import Plan, choose_blocks
 from .weighing import with_weight
@@ -82,13 +82,22 @@ class _Tester:
         self.explicit = Data(documents(graph.corpus, pairs=True, tokens=True), y)
         self.data = Data(documents(graph.corpus, pairs=not graph.has_words, batches=graph.has_words), y)
         keys = jax.random.split(jax.random.key(seed), 2)
-        feasible = jax.jit(lambda key: self._sites(run(graph.story, *self.explicit, {}, key=key)))
+        feasible = jax.jit(self._feasible)
         self.here, self.there = feasible(keys[0]), feasible(keys[1])
         self.joint, self.laid = jax.jit(self._joint), jax.jit(self._laid)
 
-    @staticmethod
-    def _sites(trace: dict) -> dict[str, Any]:
-        return {n: s["value"] for n, s in trace.items() if s["type"] == "sample" and not s["is_observed"]}
+    def _feasible(self, key: jax.Array) -> dict[str, Any]:
+        """Some value of every site; a topic that cannot have made its word gives way to the likeliest."""
+        trace = run(self.graph.story, *self.explicit, {}, key=key)
+        values = {n: s["value"] for n, s in trace.items() if s["type"] == "sample" and not s["is_observed"]}
+        if not self.graph.has_words:
+            return values
+        answer, (document, term) = ZbarHandler(lambda theta: theta), self.explicit.documents.tokens()
+        run(self.graph.story, *self.explicit, {n: value for n, value in values.items() if n != "z"}, answer)
+        beta = answer.beta[None] if answer.label is None else answer.beta[answer.label[document]]
+        chances = answer.theta[document] * jnp.take_along_axis(beta, term[:, None, None], -1)[..., 0]
+        own = jnp.take_along_axis(chances, values["z"][:, None], -1)[:, 0]
+        return {**values, "z": jnp.where(own > 0, values["z"], chances.argmax(-1).astype(values["z"].dtype))}
 
     def _joint(self, values: Values) -> jax.Array:
         """The story's explicit log-density, every z and w a site of its own; one number a site.

@@ -167,8 +167,8 @@ class Posterior:
 
     @property
     def has_topics(self) -> bool:
-        """Whether any site has an axis of topics; naive Bayes has none."""
-        return any("topic" in dims for dims in self.graph.dims.values())
+        """Whether words have topics of their own, or any site an axis of topics; naive Bayes has neither."""
+        return self.graph.has_words or any("topic" in dims for dims in self.graph.dims.values())
 
     @property
     def coefficients(self) -> list[str]:

@@ -37,7 +37,7 @@ def check_arguments(corpus, y, response, options, outputs, covariates):
         raise BadArgument(f"outputs is {outputs!r}; give a whole number of at least 1, or leave it out.")
     if isinstance(response, str):
         _check_outputs(y, response, outputs)
-    _check_covariates(corpus, covariates)
+    check_covariates(corpus, covariates)
 
 
 def _check_response(response, options):
@@ -80,13 +80,14 @@ def _check_outputs(y, response, outputs):
         raise BadArgument(f"y has {columns[0]} columns for the response {response!r}; give one number a document.")
 
 
-def _check_covariates(corpus, covariates):
+def check_covariates(corpus, covariates, called="covariates"):
+    """Columns of numbers that the corpus has; ``called`` is the argument that names them."""
     if isinstance(covariates, str):
-        raise BadArgument(f"covariates is the bare string {covariates!r}; give a list, [{covariates!r}].")
+        raise BadArgument(f"{called} is the bare string {covariates!r}; give a list, [{covariates!r}].")
     for name in covariates:
         if name not in corpus.covariates:
             known = ", ".join(map(repr, corpus.covariates)) or "none"
             raise BadArgument(
-                f"covariates has {str(name)!r}, which is no numeric column of corpus.covariates (there are {known}); "
+                f"{called} has {str(name)!r}, which is no numeric column of corpus.covariates (there are {known}); "
                 "add it to the corpus, as numbers."
             )

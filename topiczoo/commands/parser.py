@@ -144,12 +144,20 @@ def _demo(command: argparse.ArgumentParser) -> None:
 
 
 def _models(command: argparse.ArgumentParser) -> None:
-    """List the stories that come with the zoo.
+    """List the stories that come with the zoo, or print the card of one.
 
-    Each with its first sentence and its arguments, which --set sets.
+    Each with its first sentence and its arguments, which --set sets. A card has a story's joint density, its sites and
+    their roles, what serves each site in every engine, what simulations have said of them, and what a sweep costs here.
 
-    topiczoo models
+    topiczoo models --card slda --out slda.md
     """
+    command.add_argument("--card", metavar="STORY", help=f"{STORY}, on made-up documents")
+    command.add_argument(
+        "--out", metavar="MD", help="where the card is written, with its plate diagram; else it is printed"
+    )
+    command.add_argument("--quick", action="store_true", help="leave out what a sweep costs, which is measured")
+    _settings(command, "the story")
+    _writing(command)
 
 
 def _fit(command: argparse.ArgumentParser) -> None:

@@ -7,6 +7,7 @@ import inspect
 from typing import Any
 
 from .arguments import check_output, find_story, read_settings
+from .cards import card
 from .documents import check_responses, chosen_words, read_corpus, standardised
 from .fitting import with_corpus
 
@@ -14,6 +15,10 @@ from .fitting import with_corpus
 def models(options: argparse.Namespace) -> int:
     from topiczoo.models.catalogue import stories
 
+    if options.card:
+        return card(options)
+    if options.set or options.out or options.quick:
+        raise ValueError("--set, --out and --quick are of a card; name its story, --card slda say.")
     for name, story in stories().items():
         own = [p for p in inspect.signature(story).parameters.values() if p.kind is p.KEYWORD_ONLY]
         print(f"{name}\n    {(inspect.getdoc(story) or name).splitlines()[0]}")
