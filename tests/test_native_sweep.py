@@ -21,7 +21,6 @@ from topiczoo.corpora.layouts import documents
 from topiczoo.inference.kernels.assignments import Assignments, Labels
 from topiczoo.inference.kernels.sweep import FLOOR, Given, Weights, sweep_shards
 from topiczoo.inference.native import build
-from topiczoo.inference.native.sweep import order
 from topiczoo.inference.story.reading import read
 from topiczoo.inference.story.sweeping import StorySupervision
 
@@ -150,12 +149,6 @@ def test_other_responses_are_left_to_the_plain_sweep(corpus, story, arguments):
     graph = read(story, small, np.arange(10) % 2, arguments | ({} if story is two_predictors else {"num_topics": 3}))
     context = graph.few_documents.take(jnp.arange(len(graph.few_corpus))), graph.few_y, graph.few_values
     assert StorySupervision(graph).quadratic(context) is None
-
-
-def test_places_hold_every_topic_once():
-    for number in (1, 2, 3, 10, 50, 200):
-        places = order(number)
-        assert sorted(places[places < number]) == list(range(number)) and len(places) % 4 == 0
 
 
 def test_what_is_missing_is_said(monkeypatch, tmp_path):
