@@ -29,10 +29,10 @@ TERMS, DOCUMENTS = 30, 200
 
 
 @pytest.fixture(scope="module")
-def native(tmp_path_factory):
+def native(folder_of_the_library):
     """The sweep built in a folder of its own; plain sweeps are those with TOPICZOO_NATIVE=off."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TOPICZOO_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("TOPICZOO_CACHE", folder_of_the_library)
         patch.delenv(build.VARIABLE, raising=False)
         yield inference.compile_sweep()
 
@@ -78,6 +78,7 @@ def weights_of(num_topics, *, proportions=None, labels=1):
 
 CASES = {
     "two topics": {"num_topics": 2}, "seven": {"num_topics": 7}, "fifty": {"num_topics": 50},
+    "seventy": {"num_topics": 70},
     "alpha of documents": {"num_topics": 7, "own": True}, "theta given": {"num_topics": 7, "own": True, "collapsed": False},
     "topics of labels": {"num_topics": 5, "labels": 3},
 }  # fmt: skip
