@@ -39,7 +39,7 @@ def clocks():
     return np.array([time.perf_counter(), time.process_time()])
 
 
-def row(seconds, tokens, by):
+def measured(seconds, tokens, by):
     return {
         "iteration": seconds[0], "cpu": seconds[1], "tokens": int(tokens), "by": by, "load": os.getloadavg()[0],
     }  # fmt: skip
@@ -66,7 +66,7 @@ def by_topiczoo(way, story, topics, data):
     seconds(THINNING, 0)  # compiles
     few, by = seconds(THINNING, 1)
     many, _ = seconds(THINNING + more(topics), 1)
-    return row((many - few) / more(topics), corpus.num_tokens, by)
+    return measured((many - few) / more(topics), corpus.num_tokens, by)
 
 
 def by_tomotopy(story, topics, data):
@@ -84,7 +84,7 @@ def by_tomotopy(story, topics, data):
     model.train(20, workers=os.cpu_count())
     began = clocks()
     model.train(more(topics), workers=os.cpu_count())
-    return row((clocks() - began) / more(topics), counts.sum(), f"tomotopy {tomotopy.__version__}")
+    return measured((clocks() - began) / more(topics), counts.sum(), f"tomotopy {tomotopy.__version__}")
 
 
 def table(rows):
@@ -92,7 +92,9 @@ def table(rows):
     cells = []
     for (story, topics), group in rows.groupby(["story", "topics"]):
         group = group.set_index("way")
-        both = [f"{group['cpu'][way]:.3f} / {group['iteration'][way]:.3f}" if way in group.index else "" for way in WAYS]
+        both = [
+            f"{group['cpu'][way]:.3f} / {group['iteration'][way]:.3f}" if way in group.index else "" for way in WAYS
+        ]
         times = [
             f"{group[clock]['tomotopy'] / group[clock]['c++']:.2f}" if {"c++", "tomotopy"} <= set(group.index) else ""
             for clock in ("cpu", "iteration")

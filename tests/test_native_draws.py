@@ -45,7 +45,9 @@ def test_shares_of_two_have_their_beta_law(shapes):
     for own, (a, b) in zip(found.T, (shapes, shapes[::-1]), strict=True):
         law = stats.beta(a, b)
         # a share near 1 is rounded, and one of 1e-35 may be 0: the distribution function is looked at in between
-        at = np.unique(np.clip(np.r_[np.geomspace(1e-30, 0.5, 200), law.ppf(np.linspace(0.005, 0.995, 200))], 1e-30, 0.99))
+        at = np.unique(
+            np.clip(np.r_[np.geomspace(1e-30, 0.5, 200), law.ppf(np.linspace(0.005, 0.995, 200))], 1e-30, 0.99)
+        )
         at = at.astype(np.float32).astype(float)
         gap = np.abs(np.searchsorted(np.sort(own), at, side="right") / NUMBER - law.cdf(at))
         assert gap.max() < 2.9 / np.sqrt(NUMBER), (a, b, gap.max())
