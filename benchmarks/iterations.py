@@ -1,14 +1,14 @@
 """Whole Gibbs iterations on a CPU, by XLA's sweep and by the C++ one, beside tomotopy, for several numbers of topics.
 
     python benchmarks/iterations.py --into FILE [--topics 10,50,200] [--stories lda,slda] [--ways xla,c++,tomotopy]
-    python benchmarks/iterations.py --from FILE [GPU_FILE] --write
+    python benchmarks/iterations.py --from FILE --write
 
 The corpus is that of speed.py (counts.npz and documents.csv with a rating in --data). One chain on all cores, from random
 topics. An iteration is what a call of ``inference.gibbs`` takes longer for one more of them, the compiled programs being
 kept: topics of words, beta, coefficients, counts; every tenth is kept, with theta and the log joint density. tomotopy
 trains as many iterations with a worker a core, after twenty to settle, its hyperparameters fixed like ours. Each in a
-process of its own. --write draws tokens a second against topics as well, to benchmarks/iterations.svg; rows of GPU_FILE,
-of the same form, are drawn with them.
+process of its own, one after the other. Seconds are those of a clock and of processors, all threads together: with other
+work on the machine the latter are to be compared. speed_picture.py draws the table.
 """
 
 from __future__ import annotations
@@ -31,7 +31,18 @@ THINNING = 10
 
 def more(topics):
     """Iterations that are timed."""
-    return 60 if topics <= 50 else 20
+    return 40 if topics <= 50 else 20
+
+
+def clocks():
+    """Seconds of a clock, and of processors."""
+    return np.array([time.perf_counter(), time.process_time()])
+
+
+def measured(seconds, tokens, by):
+    return {
+        "iteration": seconds[0], "cpu": seconds[1], "tokens": int(tokens), "by": by, "load": os.getloadavg()[0],
+    }  # fmt: skip
 
 
 def by_topiczoo(way, story, topics, data):
@@ -45,17 +56,17 @@ def by_topiczoo(way, story, topics, data):
     y = (rating - rating.mean()) / rating.std()
 
     def seconds(draws, seed):
-        began = time.perf_counter()
+        began = clocks()
         fit = inference.gibbs(
             getattr(models, story), corpus, *([] if story == "lda" else [y]), num_topics=topics, alpha=ALPHA, gamma=GAMMA,
             seed=seed, num_warmup=0, num_samples=draws, thinning=THINNING, num_chains=1, start="random", progress_bar=False,
         )  # fmt: skip
-        return time.perf_counter() - began, fit.info["sweep"]
+        return clocks() - began, fit.info["sweep"]
 
     seconds(THINNING, 0)  # compiles
-    few, by = min(seconds(THINNING, seed) for seed in (1, 2))
-    many, _ = min(seconds(THINNING + more(topics), seed) for seed in (1, 2))
-    return {"iteration": (many - few) / more(topics), "tokens": int(corpus.num_tokens), "by": by}
+    few, by = seconds(THINNING, 1)
+    many, _ = seconds(THINNING + more(topics), 1)
+    return measured((many - few) / more(topics), corpus.num_tokens, by)
 
 
 def by_tomotopy(story, topics, data):
@@ -71,53 +82,26 @@ def by_tomotopy(story, topics, data):
         model.add_doc(words, **({} if story == "lda" else {"y": [float(y[row])]}))
     model.optim_interval = 0
     model.train(20, workers=os.cpu_count())
-    found = []
-    for _ in range(2):
-        began = time.perf_counter()
-        model.train(more(topics), workers=os.cpu_count())
-        found.append((time.perf_counter() - began) / more(topics))
-    return {"iteration": min(found), "tokens": int(counts.sum()), "by": f"tomotopy {tomotopy.__version__}"}
+    began = clocks()
+    model.train(more(topics), workers=os.cpu_count())
+    return measured((clocks() - began) / more(topics), counts.sum(), f"tomotopy {tomotopy.__version__}")
 
 
 def table(rows):
-    """Milliseconds an iteration, and how many times as fast as tomotopy."""
+    """Seconds an iteration, and how many times as fast as tomotopy."""
     cells = []
     for (story, topics), group in rows.groupby(["story", "topics"]):
-        took = group.set_index("way")["iteration"]
-        times = [f"{1e3 * took[way]:.0f} ms" if way in took else "" for way in WAYS]
-        ratios = [
-            f"{took['tomotopy'] / took[way]:.2f}" if {way, "tomotopy"} <= set(took.index) else "" for way in WAYS[:2]
+        group = group.set_index("way")
+        both = [
+            f"{group['cpu'][way]:.3f} / {group['iteration'][way]:.3f}" if way in group.index else "" for way in WAYS
         ]
-        cells.append((f"{story}, K={topics}", [*times, *ratios]))
-    heads = ["XLA's sweep", "C++ sweep", "tomotopy", "XLA, times tomotopy's speed", "C++, times tomotopy's speed"]
-    return table_of("an iteration", heads, cells)
-
-
-def picture(rows):
-    """Tokens a second against topics."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "topiczoo"  # the same file whenever rows are the same
-    from matplotlib import pyplot
-
-    styles = {
-        "xla": ("tab:blue", "o"),
-        "c++": ("tab:orange", "s"),
-        "tomotopy": ("tab:gray", "x"),
-        "gpu": ("tab:green", "^"),
-    }
-    figure, axes = pyplot.subplots(figsize=(7, 4.5), layout="constrained")
-    for (story, way), group in rows.groupby(["story", "way"]):
-        group, (colour, marker) = group.sort_values("topics"), styles[way]
-        line = "-" if story == "slda" else "--"
-        name = {"xla": "topiczoo, XLA", "c++": "topiczoo, C++", "gpu": "topiczoo, one H200"}.get(way, way)
-        speed = group["tokens"] / group["iteration"]
-        axes.plot(group["topics"], speed, line, color=colour, marker=marker, label=f"{story}, {name}")
-    axes.set(xscale="log", yscale="log", xlabel="topics", ylabel="tokens a second, whole iterations")
-    axes.legend(fontsize="small", ncols=2)
-    axes.grid(alpha=0.3, which="both")
-    figure.savefig(HERE / "iterations.svg", metadata={"Date": None})
+        times = [
+            f"{group[clock]['tomotopy'] / group[clock]['c++']:.2f}" if {"c++", "tomotopy"} <= set(group.index) else ""
+            for clock in ("cpu", "iteration")
+        ]
+        cells.append((f"{story}, K={topics}", [*both, *times, " / ".join(f"{load:.0f}" for load in group["load"])]))
+    heads = ["XLA", "C++", "tomotopy", "times as fast, CPU s", "times as fast, clock", "load"]
+    return table_of("CPU s / clock s an iteration", heads, cells)
 
 
 def main():
@@ -138,8 +122,6 @@ def main():
         text += f"\n\n{cpu['tokens'].iloc[0]} tokens, alpha {ALPHA}, gamma {GAMMA}, every {THINNING}th draw kept."
         text += f"\n\n{table(cpu)}"
         show(text, TITLE, arguments.write)
-        if arguments.write:
-            picture(rows)
         return
     results = Results(arguments.into, ("way", "story", "topics"))
     for topics in arguments.topics:

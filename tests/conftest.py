@@ -29,6 +29,12 @@ gc.set_threshold(
 )  # tracing makes so many small objects that looking for circles takes a twentieth of all
 
 
+@pytest.fixture(scope="session")
+def folder_of_the_library(tmp_path_factory):
+    """Where the C++ kernels are built once for all tests of them."""
+    return str(tmp_path_factory.mktemp("cache"))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_copy_of_each_module():
     """The folder models is topiczoo.models: imported under its plain name it would be a second copy."""

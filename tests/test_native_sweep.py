@@ -21,7 +21,6 @@ from topiczoo.corpora.layouts import documents
 from topiczoo.inference.kernels.assignments import Assignments, Labels
 from topiczoo.inference.kernels.sweep import FLOOR, Given, Weights, sweep_shards
 from topiczoo.inference.native import build
-from topiczoo.inference.native.sweep import order
 from topiczoo.inference.story.reading import read
 from topiczoo.inference.story.sweeping import StorySupervision
 
@@ -30,10 +29,10 @@ TERMS, DOCUMENTS = 30, 200
 
 
 @pytest.fixture(scope="module")
-def native(tmp_path_factory):
+def native(folder_of_the_library):
     """The sweep built in a folder of its own; plain sweeps are those with TOPICZOO_NATIVE=off."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TOPICZOO_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("TOPICZOO_CACHE", folder_of_the_library)
         patch.delenv(build.VARIABLE, raising=False)
         yield inference.compile_sweep()
 
@@ -79,6 +78,7 @@ def weights_of(num_topics, *, proportions=None, labels=1):
 
 CASES = {
     "two topics": {"num_topics": 2}, "seven": {"num_topics": 7}, "fifty": {"num_topics": 50},
+    "seventy": {"num_topics": 70},
     "alpha of documents": {"num_topics": 7, "own": True}, "theta given": {"num_topics": 7, "own": True, "collapsed": False},
     "topics of labels": {"num_topics": 5, "labels": 3},
 }  # fmt: skip
@@ -150,12 +150,6 @@ def test_other_responses_are_left_to_the_plain_sweep(corpus, story, arguments):
     graph = read(story, small, np.arange(10) % 2, arguments | ({} if story is two_predictors else {"num_topics": 3}))
     context = graph.few_documents.take(jnp.arange(len(graph.few_corpus))), graph.few_y, graph.few_values
     assert StorySupervision(graph).quadratic(context) is None
-
-
-def test_places_hold_every_topic_once():
-    for number in (1, 2, 3, 10, 50, 200):
-        places = order(number)
-        assert sorted(places[places < number]) == list(range(number)) and len(places) % 4 == 0
 
 
 def test_what_is_missing_is_said(monkeypatch, tmp_path):

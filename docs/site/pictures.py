@@ -1,9 +1,9 @@
-"""The pictures of the front page, from a fit of the simulated reviews and from results.md.
+"""The pictures of the front page, from a fit of the simulated reviews.
 
     python docs/site/pictures.py
 
 Writes into docs/pictures: topics, coefficients and predictions of supervised LDA with ten topics (four chains of 300 sweeps
-of warm-up and 300 draws, seed 0), and seconds a sweep beside tomotopy. Badges are made by badges.py.
+of warm-up and 300 draws, seed 0). Badges are made by badges.py, the picture of speed by benchmarks/speed_picture.py.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
-from measured import ROOT, cells, section
+from measured import ROOT
 
 from topiczoo import corpora, diagnostics, inference, models
 
 INTO = ROOT / "docs" / "pictures"
-SPEED = "film reviews, K=50, alpha 0.1, gamma 0.05"
 
 
 def save(figure, name: str) -> None:
@@ -38,25 +37,7 @@ def of_a_fit() -> None:
     save(diagnostics.plot_predictions(fit, corpus[800:], y[800:]).figure, "predictions")
 
 
-def of_speed() -> None:
-    """Bars of seconds, film reviews with 50 topics, both packages in one run."""
-    told = {(row[0], row[1]): row[2] for row in cells(section(SPEED).tables[0])[1:]}
-    bars = {
-        "tomotopy, a sweep": told["tomotopy_speed", "seconds a sweep"],
-        "topiczoo, a sweep": told["topiczoo_speed", "seconds a sweep"],
-        "topiczoo, a whole iteration": told["topiczoo_speed", "seconds an iteration"],
-    }
-    figure, axes = plt.subplots(figsize=(6.4, 1.8), layout="constrained")
-    drawn = axes.barh(list(bars), [float(value) for value in bars.values()], color=["#999999", "#0072b2", "#56b4e9"])
-    axes.bar_label(drawn, padding=3)
-    axes.invert_yaxis()
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.set(xlabel="seconds, 1.65 million words, 50 topics, two cores", xlim=(0, 0.5))
-    save(figure, "speed")
-
-
 if __name__ == "__main__":
     INTO.mkdir(exist_ok=True)
     with plt.rc_context({"svg.hashsalt": "topiczoo"}):
-        of_speed()
         of_a_fit()

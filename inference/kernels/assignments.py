@@ -12,6 +12,8 @@ import jax.numpy as jnp
 
 from topiczoo.corpora.layouts import Documents, LongDocuments, PaddedBatches
 
+from ..native.build import registered
+from ..native.sweep import count_terms
 from ..samplers.uniforms import tokens_of_positions
 
 
@@ -57,19 +59,25 @@ def count(
 ) -> Assignments:  # fmt: skip
     """The tables of counts of given topics."""
     rows = num_terms if labels is None else labels.number * num_terms
-    term_topic = jnp.zeros((rows + 1, num_topics), jnp.float32)
-    term_topic = term_topic.at[_own_terms(batches, num_terms, labels), topics].add(1.0)
     document_topic = document_counts(topics, batches, num_topics)
+    topic_term = _count_terms(_own_terms(batches, num_terms, labels), topics, num_topics, rows)
     if batches.long is not None:
         terms = batches.long.terms
         if labels is not None:
             terms = jnp.where(terms < num_terms, terms + labels.first[long_tokens(batches.long)[0]], rows)
-        term_topic = term_topic.at[terms, long].add(1.0)
+        topic_term = topic_term + _count_terms(terms, long, num_topics, rows)
         document_topic = document_topic.at[batches.long.rows].set(long_counts(long, batches.long, num_topics))
-    topic_term = term_topic[:rows].T
     if labels is not None:
         topic_term = jnp.swapaxes(topic_term.reshape(num_topics, labels.number, num_terms), 0, 1)
     return Assignments(topics, document_topic, topic_term, long, jnp.zeros(()))
+
+
+def _count_terms(terms: jax.Array, topics: jax.Array, num_topics: int, num_terms: int) -> jax.Array:
+    """[topics, terms]; what is no token has the term ``num_terms``."""
+    if registered():
+        return count_terms(terms, topics, num_topics, num_terms)
+    counts = jnp.zeros((num_terms + 1, num_topics), jnp.float32).at[terms, topics].add(1.0)
+    return counts[:num_terms].T
 
 
 def _own_terms(batches: PaddedBatches, num_terms: int, labels: Labels | None) -> jax.Array:

@@ -14,7 +14,7 @@ which XLA makes vector code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -23,8 +23,8 @@ import numpy as np
 
 from topiczoo.corpora.layouts import LongDocuments, PaddedBatches
 
+from ..native import sweep as compiled
 from ..native.build import registered
-from ..native.sweep import placed, sweep_shard
 from ..samplers.gamma import dirichlet
 from ..samplers.uniforms import shard_uniforms, token_uniforms
 from .assignments import Assignments, Labels, count, long_counts
@@ -204,9 +204,8 @@ def sweep_shards(
     """A new topic for every token of all shards, or of those between two."""
     num_terms, num_topics = given.weights.num_terms, given.weights.term_topic.shape[1]
     shards = (z.topics, batches.terms, batches.start, batches.depth, batches.rows, batches.lengths)
-    compiled = _in_machine_code(supervision, collapsed, given)
-    if compiled is not None:
-        return over_shards(compiled, shards, (z.document_topic,), between)
+    if between is None and (found := _in_machine_code(supervision, collapsed, given, z, shards)) is not None:
+        return found
 
     def one_shard(shard: tuple, document_topic: jax.Array, given: Given) -> Swept:
         topics, terms, start, depth, rows, lengths = shard
@@ -253,8 +252,10 @@ def sweep_shards(
     return over_shards(one_shard, shards, (z.document_topic, given), between)
 
 
-def _in_machine_code(supervision: Supervision | None, collapsed: bool, given: Given) -> Callable | None:
-    """The sweep of a shard in C++, where that is built and serves: no response, or one whose log density is a parabola."""
+def _in_machine_code(
+    supervision: Supervision | None, collapsed: bool, given: Given, z: Assignments, shards: tuple
+) -> Swept | None:
+    """The sweep in C++, where that is built and serves: no response, or one whose log density is a parabola."""
     if not registered():
         return None
     (key, _), weights, context = given
@@ -264,13 +265,11 @@ def _in_machine_code(supervision: Supervision | None, collapsed: bool, given: Gi
         if parabola is None:
             return None
         response = (weights.coefficients[0], *parabola)
-    beta, first = placed(weights.term_topic), None if weights.labels is None else weights.labels.first
-
-    def one_shard(shard: tuple, document_topic: jax.Array) -> Swept:
-        found = sweep_shard(key, shard, document_topic, beta, weights.proportions, first, response, collapsed=collapsed)
-        return Swept(*found)
-
-    return one_shard
+    first = None if weights.labels is None else weights.labels.first
+    found = compiled.sweep_shards(
+        key, shards, z.document_topic, weights.term_topic, weights.proportions, first, response, collapsed=collapsed
+    )
+    return Swept(*found)
 
 
 def assembled(

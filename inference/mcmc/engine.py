@@ -13,6 +13,7 @@ from topiczoo.corpora import Corpus
 
 from ..blocks.topics import TopicBlock
 from ..lasting.checkpoint import Checkpoint, opened
+from ..native.build import COMPILED
 from ..posterior.posterior import Posterior
 from ..story.bound import BoundGraph
 from ..story.classes import check_labels
@@ -107,7 +108,9 @@ def gibbs(
         unstored=[*large, *discrete], snapshot=snapshot, statistics=plan.statistics,
     )  # fmt: skip
     kernel, topics = (plan if plan.form is None else plan.bare()).kernel(), plan.blocks[-1]
+    # a sweep in C++ shares its batches out to threads by itself
     shared = graph.has_words and len(data.documents.laid_out.terms) > 1 and isinstance(topics, TopicBlock)
+    shared = shared and topics.swept_by != COMPILED
     drawn = run_chains(
         SplitGibbs(kernel, num_chains) if shared else kernel, data, seed=seed, num_chains=num_chains,
         schedule=schedule, constrain=plan.constrain,

@@ -30,6 +30,7 @@ from ..gpu.choosing import sweep_tokens, with_kernels
 from ..kernels.assignments import Assignments, Labels, count
 from ..kernels.sharding import WORKERS, by_threads
 from ..kernels.sweep import FLOOR, Given, Swept, Weights, assembled, sweep_long, sweep_shards
+from ..native.build import registered
 from ..story.assignments import AssignmentHandler, TopicAssignments
 from ..story.bound import BoundGraph
 from ..story.response import Y
@@ -138,8 +139,8 @@ def over_complete(
     z = _first(key, batches, num_topics, num_terms)
     for step in range(SWEEPS):
         told = _given(jax.random.fold_in(key, step), z.topic_term, *priors)
-        if with_kernels(batches):
-            swept = _sweep_by_kernel(told, z, batches)
+        if with_kernels(batches) or registered():  # these share their work out by themselves
+            swept = _sweep_at_once(told, z, batches)
         else:
             swept = Swept(*map(jnp.asarray, by_threads(_sweep, batches, told, z, batches)))
         z = _assembled(swept, told, z, batches, num_terms)
@@ -165,8 +166,8 @@ def _sweep(between: Any, told: Given, z: Assignments, batches: PaddedBatches) ->
 
 
 @jax.jit
-def _sweep_by_kernel(told: Given, z: Assignments, batches: PaddedBatches) -> Swept:
-    return sweep_tokens(None, True, told, z, batches, by_kernel=True)
+def _sweep_at_once(told: Given, z: Assignments, batches: PaddedBatches) -> Swept:
+    return sweep_tokens(None, True, told, z, batches, by_kernel=with_kernels(batches))
 
 
 @partial(jax.jit, static_argnames=("num_terms",))

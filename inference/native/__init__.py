@@ -1,1 +1,1 @@
-"""The topic sweep in C++, for who has a compiler: the same law and the same random numbers, several times as fast."""
+"""The topic sweep and Dirichlet draws in C++, for who has a compiler: the same law, several times as fast."""

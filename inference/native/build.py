@@ -1,6 +1,6 @@
-"""Building the C++ sweep with the machine's own compiler, once, and finding it again.
+"""Building the C++ kernels with the machine's own compiler, once, and finding them again.
 
-Nothing needs it: without a compiler, or before :func:`build` was called, XLA's sweep serves. The library lies in the user's
+Nothing needs them: without a compiler, or before :func:`build` was called, XLA's serve. The library lies in the user's
 cache folder, in a file whose name follows from the source, the compiler's flags, the processor and the version of XLA's
 interface, so that one that was built for something else is never loaded.
 """
@@ -23,10 +23,11 @@ import jaxlib
 from ..programs.disk import folder
 from ..programs.keeping import forget
 
-SOURCE = Path(__file__).with_name("sweep.cc")
-FLAGS = ("-O3", "-march=native", "-std=c++17", "-fPIC", "-shared", "-ffp-contract=off", "-w")
+SOURCES = tuple(Path(__file__).with_name(name) for name in ("sweep.cc", "dirichlet.cc"))
+HEADERS = (Path(__file__).with_name("shared.h"),)
+FLAGS = ("-O3", "-march=native", "-std=c++17", "-fPIC", "-shared", "-ffp-contract=off", "-fno-math-errno", "-w")
 COMPILERS = ("c++", "g++", "clang++")
-TARGET = "topiczoo_sweep"
+SWEEP, COUNT, DIRICHLET = TARGETS = "topiczoo_sweep", "topiczoo_count", "topiczoo_dirichlet"
 COMPILED = "C++"  # in words
 VARIABLE = "TOPICZOO_NATIVE"  # "off" leaves the library where it is and unused
 LIMIT = 300  # seconds that a compiler may take
@@ -34,11 +35,13 @@ _known: set[str] = set()  # targets that XLA has been told of
 
 
 def build() -> Path:
-    """Compile the C++ sweep for this machine, and use it from now on: in this process, and in later ones.
+    """Compile the C++ kernels for this machine, and use them from now on: in this process, and in later ones.
 
-    Needs a C++ compiler (``$CXX``, c++, g++ or clang++) and takes some seconds, the first time. Draws are those of the sweep
-    without it: to the last bit where there is no response; where there is one, until rounding decides otherwise about a
-    topic, one time in millions. What ran is in ``fit.info["sweep"]``. ``TOPICZOO_NATIVE=off`` goes back to XLA's sweep.
+    They sweep topics, count them and draw Dirichlets. Needs a C++ compiler (``$CXX``, c++, g++ or clang++) and takes some
+    seconds, the first time. The law of a chain is the same, its draws are not: Dirichlets come from other random numbers.
+    Topics given all else are those of XLA's sweep: to the last bit where there is no response; where there is one, until
+    rounding decides otherwise about a topic, one time in millions. Threads change nothing. What ran is in
+    ``fit.info["sweep"]``. ``TOPICZOO_NATIVE=off`` goes back to XLA.
     """
     if registered() and (known := library()):
         return known
@@ -55,7 +58,7 @@ def build() -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         made = Path(folder) / path.name
-        command = [compiler, *FLAGS, f"-I{jax.ffi.include_dir()}", str(SOURCE), "-o", str(made)]
+        command = [compiler, *FLAGS, f"-I{jax.ffi.include_dir()}", *map(str, SOURCES), "-o", str(made)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
         if done.returncode:
             raise RuntimeError(f"{compiler} could not compile the sweep: {done.stderr.strip()[-500:]}")
@@ -69,7 +72,7 @@ def build() -> Path:
 
 @functools.cache
 def _source() -> str:
-    return SOURCE.read_text()
+    return "".join(path.read_text() for path in (*SOURCES, *HEADERS))
 
 
 def library() -> Path | None:
@@ -103,10 +106,12 @@ def _loaded(path: Path) -> bool:
     if not path.exists():
         return False
     try:
-        function = getattr(ctypes.cdll.LoadLibrary(str(path)), TARGET)
+        loaded = ctypes.cdll.LoadLibrary(str(path))
+        functions = {target: getattr(loaded, target) for target in TARGETS}
     except (OSError, AttributeError):  # cut short, say: as if it were not there
         return False
-    if TARGET not in _known:  # one that is built anew serves the next process
-        jax.ffi.register_ffi_target(TARGET, jax.ffi.pycapsule(function), platform="cpu")
-        _known.add(TARGET)
+    for target, function in functions.items():
+        if target not in _known:  # one that is built anew serves the next process
+            jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(function), platform="cpu")
+            _known.add(target)
     return True

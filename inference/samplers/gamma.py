@@ -9,6 +9,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from ..native import dirichlet as compiled
+from ..native.build import registered
 from .uniforms import inside_unit
 
 
@@ -57,5 +59,7 @@ def _propose(normal: jax.Array, uniform: jax.Array, d: jax.Array) -> tuple[jax.A
 
 
 def dirichlet(key: jax.Array, concentration: jax.Array) -> jax.Array:
-    """Dirichlet draws over the last axis."""
+    """Dirichlet draws over the last axis, in C++ where that is built."""
+    if registered() and jnp.result_type(concentration) == jnp.float32:
+        return compiled.dirichlet(key, concentration)
     return jax.nn.softmax(log_gamma(key, concentration), axis=-1)
