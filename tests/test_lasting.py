@@ -308,6 +308,16 @@ def test_a_checkpoint_of_something_else_is_refused_by_name(tmp_path):
         inference.resume(folder, changed)
 
 
+def test_what_is_left_of_another_run_is_not_taken_for_this_one(tmp_path):
+    """Its removal was cut short: the states are there, the description is gone."""
+    cut(tmp_path, 3)
+    (tmp_path / "run.json").unlink()
+    left = min(tmp_path.glob("state-*"))
+    left.rename(tmp_path / "state-000099.npz")
+    cut(tmp_path, 1)
+    assert sorted(path.name for path in tmp_path.glob("state-*")) == ["state-000001.npz"]
+
+
 def test_a_folder_that_holds_something_else_is_refused(tmp_path):
     (tmp_path / "letter.txt").write_text("")
     with pytest.raises(FileNotFoundError, match="holds no checkpoint"):

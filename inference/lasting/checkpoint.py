@@ -110,6 +110,7 @@ class Checkpoint(Nowhere):
             self.folder.mkdir(exist_ok=True)
             foreign = [path.name for path in self.folder.iterdir() if not _own(path.name)]
             if not foreign:
+                _clear(self.folder)  # of a run whose removal was cut short: its states must not be taken for this one's
                 described.write(self.folder)
         except OSError as error:
             raise OSError(
@@ -205,11 +206,17 @@ def remove(folder: Path) -> None:
     if not (folder / RUN).exists():
         return
     (folder / RUN).unlink()  # first: what is left is no checkpoint
-    for path in folder.iterdir():
-        if _own(path.name):
-            path.unlink(missing_ok=True)
+    _clear(folder)
+    (folder / COMMAND).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         folder.rmdir()
+
+
+def _clear(folder: Path) -> None:
+    """Remove a run's files, but for what the command line remembers of its call."""
+    for path in folder.iterdir():
+        if _own(path.name) and path.name != COMMAND:
+            path.unlink(missing_ok=True)
 
 
 def states(folder: Path) -> list[int]:
