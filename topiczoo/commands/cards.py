@@ -11,7 +11,7 @@ from typing import Any
 from .arguments import check_output, find_story, read_settings
 from .fitting import with_corpus
 
-SIZE = {"documents": 200, "terms": 300, "words": 0.2, "most_topics": 20}  # on which a sweep is timed
+SIZE: dict[str, Any] = {"documents": 200, "terms": 300, "words": 0.2, "most_topics": 20}  # on which a sweep is timed
 
 
 def card(options: argparse.Namespace) -> int:
