@@ -234,7 +234,8 @@ def geweke(
     rows, rng = [], np.random.default_rng(seed)
     for name, drawn in found.items():
         known, equals = np.sort(expected[name]), rng.random(drawn.shape)
-        below, upto = (np.searchsorted(known, drawn, side) for side in ("left", "right"))
+        near = ROUNDING * np.maximum(np.abs(drawn), 1.0)
+        below, upto = np.searchsorted(known, drawn - near, "left"), np.searchsorted(known, drawn + near, "right")
         u = (below + equals * (upto - below)) / PRIOR_DRAWS  # [chain, step]; at random among equals, as in calibrate
         mean, spread = u.mean(1), ((u - 0.5) ** 2).mean(1)
         rows.append({

@@ -62,11 +62,15 @@ def _classes(parts: dict[str, tuple[Any, np.ndarray]]) -> dict[str, tuple[np.nda
     """Classes with whether documents are of them, and their predicted probabilities; of two the second."""
     found = {}
     for name, (part, values) in parts.items():
-        if kind(part) != CLASS or part.probabilities.ndim != 2:
+        if kind(part) != CLASS:
             continue
-        names = np.arange(part.probabilities.shape[1]) if part.classes is None else part.classes
-        for code in range(len(names)) if len(names) > 2 else range(1, len(names)):
-            found[f"{name} = {names[code]}"] = values == code, part.probabilities[:, code]
+        number, several = len(values), np.shape(part.probabilities)[-1]
+        names = np.arange(several) if part.classes is None else part.classes
+        chances = part.probabilities.reshape(number, -1, several)  # of classes side by side, each column
+        for column, own in enumerate(values.reshape(number, -1).T):
+            label = name if chances.shape[1] == 1 else f"{name}[{column}]"
+            for code in range(several) if several > 2 else range(1, several):
+                found[f"{label} = {names[code]}"] = own == code, chances[:, column, code]
     return found
 
 
