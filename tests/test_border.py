@@ -82,7 +82,7 @@ CASES = {
         ValueError, r"site 'beta' .* the shape \(1000000000, 9\), 33.5 GiB, .*; give a smaller num_topics",
     ),
     "topics None": (models.lda, CORPUS, None, {"num_topics": None}, ValueError, "num_topics is None; give a whole number"),
-    "unknown story": ("slad", CORPUS, Y, TWO, ValueError, "^story is 'slad'; give a function .*: disclda, lda, .*sstm"),
+    "unknown story": ("slad", CORPUS, Y, TWO, ValueError, "^story is 'slad'; give a function .*: ctm, disclda, .* lda"),
     "no story": (3, CORPUS, Y, TWO, ValueError, "^story is 3; give a function"),
     "not a corpus": (models.lda, np.ones((2, 3)), None, {}, TypeError, "corpus is a ndarray; make a Corpus"),
     "empty document": (

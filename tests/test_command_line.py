@@ -69,7 +69,7 @@ def test_the_card_of_a_story(capsys, tmp_path):
     [
         (
             ["check", "slds"],
-            "'slds' is no story of the zoo; there are disclda, lda, medlda, mixture, sage_facets, sage_geo,",
+            "'slds' is no story of the zoo; there are ctm, disclda, dmr, dp_mixture, dtm, hdp, keyatm, labelled_lda, lda,",
         ),
         (["check", "nowhere.py:story"], "'nowhere.py' is no file"),
         (["fit", "slda", "{folder}/none.csv", "out.nc"], "none.csv"),

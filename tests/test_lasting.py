@@ -62,6 +62,14 @@ def often():
         yield
 
 
+@pytest.fixture(autouse=True)
+def interruptible():
+    """What a shell starts in the background ignores Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture(scope="module")
 def whole():
     return fit()

@@ -162,7 +162,11 @@ def test_other_documents_have_the_same_shapes():
 
 
 def in_a_process(code, **environment):
-    known = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_COMPILATION", "TOPICZOO"))}
+    known = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("JAX_COMPILATION", "JAX_PERSISTENT", "TOPICZOO"))
+    }
     command = [sys.executable, "-c", f"import jax\nfrom topiczoo import inference\n{code}"]
     return subprocess.check_output(command, env={**known, **environment}, text=True, cwd=environment["HOME"]).strip()
 
