@@ -295,7 +295,10 @@ def corner(counts, y, **arguments):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments", [{"prior": "jeffreys"}, LAPLACE, {"prior": "laplace", "scale": 1e-6}])
+@pytest.mark.parametrize(
+    "arguments",
+    [pytest.param({"prior": "jeffreys"}, marks=pytest.mark.longest), LAPLACE, {"prior": "laplace", "scale": 1e-6}],
+)
 def test_corners_stay_finite_and_no_word_vetoes_a_class(arguments):
     """A term absent from a class, one absent from all, and a class of one document of one word."""
     counts = [[400, 300, 0, 9, 0], [410, 290, 0, 8, 0], [10, 700, 50, 0, 0], [0, 1, 0, 0, 0]]

@@ -29,6 +29,7 @@ SLOW = [(models.lda, PRIORS), (models.mixture, PRIORS), (models.slda, PRIORS)]
 SLOW += [(s, {}) for s in (*stories.REAL, stories.negative_binomial) if s is not stories.laplace_eta]
 LONGEST = (
     models.mixture,
+    stories.asymmetric_alpha,
     stories.squared_shares,
     stories.mean_and_scale,
     stories.student_t,

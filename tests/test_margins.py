@@ -110,7 +110,7 @@ def test_every_block_has_the_storys_conditional(margin):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("margin", ["binary", "classes"])
+@pytest.mark.parametrize("margin", ["binary", pytest.param("classes", marks=pytest.mark.longest)])
 def test_classes_are_learned_and_predicted(margin):
     corpus, y = planted(margin, 120)
     names = np.array(["a", "b", "c"])[y.astype(int)]
@@ -135,7 +135,7 @@ def test_numbers_are_learned_and_predicted(margin):
     assert np.corrcoef(found.mean, y[90:])[0, 1] > 0.85
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 @pytest.mark.parametrize(("margin", "weight"), [("classes", 1e6)])
 def test_extreme_weights_stay_finite(margin, weight):
     corpus, y = planted(margin)

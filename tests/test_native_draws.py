@@ -126,7 +126,7 @@ print(hashlib.sha256(b"".join(fit.draws[name].tobytes() for name in ("theta", "b
 """
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_threads_change_nothing(tmp_path):
     found = []
     for threads in ("1", "5"):

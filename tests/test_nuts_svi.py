@@ -153,7 +153,9 @@ def simulated():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("guide", "batch_size"), [("mean_field", None), ("amortised", 20)])
+@pytest.mark.parametrize(
+    ("guide", "batch_size"), [pytest.param("mean_field", None, marks=pytest.mark.longest), ("amortised", 20)]
+)
 def test_svi_finds_topics(simulated, guide, batch_size):
     corpus, y, beta, theta = simulated
     options = {"num_topics": 3, "alpha": 0.3, "gamma": 0.1, "num_steps": 600, "num_draws": 50}
@@ -169,7 +171,7 @@ def test_svi_finds_topics(simulated, guide, batch_size):
     assert fit.info["target"] == "sigma points, logarithm averaged (a lower bound)"
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_svi_on_the_mixture(simulated):
     fit = svi(models.mixture, simulated[0], num_topics=3, gamma=0.5, num_steps=300, num_draws=20, **QUIET)
     assert fit.info["losses"][-20:].mean() < fit.info["losses"][0] - 200

@@ -11,6 +11,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from exact import Exact
+from lengths import longest_but
 from numpyro import handlers
 
 from topiczoo import inference
@@ -49,7 +50,7 @@ def weighed_inside(corpus, y=None, *, power):
         (slda_glm, BINARY, {"response": "logit"}, "normal draw given auxiliary variables"),
         pytest.param(
             slda_glm, CLASSES, {"response": "softmax", "outputs": 3}, "normal draw given auxiliary variables",
-            marks=pytest.mark.slow,
+            marks=pytest.mark.longest,
         ),
         pytest.param(
             medlda, BINARY, {"margin": "binary"}, "normal draw given auxiliary variables", marks=pytest.mark.slow
@@ -74,7 +75,7 @@ def test_a_power_that_is_no_whole_number_asks_for_no_auxiliary_variables():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("by_engine", [True, False])
+@pytest.mark.parametrize("by_engine", longest_but([True, False], True))
 def test_gibbs_agrees_with_the_powered_posterior_summed_over_all_topics(by_engine):
     """Given by the engine or written into the story: the law is the same. Limits are five standard errors."""
     corpus, y = Corpus.from_counts(np.array([[2, 1, 0], [0, 1, 1], [1, 0, 1]])), np.array([1.2, -0.8, 0.3])

@@ -25,6 +25,7 @@ def load_build():
 
 
 build = load_build()
+DEAR = ("your_own_csv", "topics_or_predictions", "did_it_converge")  # two minutes of compiling each
 each_source = pytest.mark.parametrize("source", build.sources(), ids=lambda source: source.stem)
 
 
@@ -37,6 +38,11 @@ def code_cells(notebook):
 
 
 LENGTHS = re.compile(r"""(num_(?:warmup|samples|steps|simulations)"?[:=] ?)(\d+)""")
+
+
+def shorter(length):
+    """A tenth, but no fewer than what is needed for chains to be compared."""
+    return min(length, max(length // 10, 20))
 
 
 def run_cells(notebook, called):
@@ -60,12 +66,16 @@ def run_cells(notebook, called):
 
 
 @pytest.mark.slow
-@each_source
+@pytest.mark.parametrize(
+    "source",
+    [pytest.param(one, marks=[pytest.mark.longest] * (one.stem in DEAR)) for one in build.sources()],
+    ids=lambda source: source.stem,
+)
 def test_tutorial_runs(source, tmp_path):
-    """With a quarter of the sweeps, steps and simulations: every cell works. What all of them give is in the notebook."""
+    """With a tenth of the sweeps, steps and simulations: every cell works. What all of them give is in the notebook."""
     notebook = build.read(source)
     for cell in code_cells(notebook):
-        cell.source = LENGTHS.sub(lambda found: f"{found[1]}{int(found[2]) // 4}", cell.source)
+        cell.source = LENGTHS.sub(lambda found: f"{found[1]}{shorter(int(found[2]))}", cell.source)
     with contextlib.chdir(tmp_path), mock.patch.object(plt, "show", lambda: plt.close("all")):
         assert run_cells(notebook, source.stem)
     assert not registered_blocks(), "a tutorial takes back the blocks that it has registered"
