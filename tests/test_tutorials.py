@@ -25,7 +25,13 @@ def load_build():
 
 
 build = load_build()
-DEAR = ("your_own_csv", "topics_or_predictions", "did_it_converge")  # two minutes of compiling each
+DEAR = (
+    "your_own_csv",
+    "topics_or_predictions",
+    "did_it_converge",
+    "additive_text",
+    "sparse_topics",
+)  # up to 150 CPU seconds
 each_source = pytest.mark.parametrize("source", build.sources(), ids=lambda source: source.stem)
 
 
