@@ -57,7 +57,7 @@ def test_gibbs_agrees_with_the_sum_over_all_topics(story, arguments):
     assert max(apart.values()) < APART, apart
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_the_fully_collapsed_sampler_agrees_with_the_sum_over_all_topics():
     corpus, y = stories.tiny()
     exact = Exact(models.slda, corpus, y, **PRIORS).summaries()

@@ -25,13 +25,10 @@ def load_build():
 
 
 build = load_build()
+# up to 150 CPU seconds each
 DEAR = (
-    "your_own_csv",
-    "topics_or_predictions",
-    "did_it_converge",
-    "additive_text",
-    "sparse_topics",
-)  # up to 150 CPU seconds
+    "your_own_csv", "topics_or_predictions", "did_it_converge", "additive_text", "sparse_topics", "notebook_to_gpu",
+)  # fmt: skip
 each_source = pytest.mark.parametrize("source", build.sources(), ids=lambda source: source.stem)
 
 
