@@ -160,7 +160,7 @@ GEWEKE = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", longest_but(GEWEKE, "lda"))
+@pytest.mark.parametrize("name", longest_but(GEWEKE))
 def test_the_joint_distribution_stays(name, monkeypatch):
     monkeypatch.setattr(calibration, "LEVEL", 1e-5)
     story, options = GEWEKE[name]

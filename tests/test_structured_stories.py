@@ -281,7 +281,7 @@ FITS = [(name, engine) for name, (engines, _) in SERVED.items() for engine in en
 
 
 def marked(case):
-    kept = case in (("keyatm", "gibbs"), ("stm", "gibbs"))
+    kept = case == ("keyatm", "gibbs")
     return pytest.param(*case, marks=[pytest.mark.slow] if kept else [pytest.mark.slow, pytest.mark.longest])
 
 
