@@ -59,7 +59,7 @@ def test_ranks_are_uniform(name, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", longest_but(EXACT, "slda-gibbs", "medlda-partial-gibbs"))
+@pytest.mark.parametrize("name", longest_but(EXACT, "slda-gibbs"))
 def test_the_joint_distribution_stays(name, monkeypatch):
     """At a level of 1e-5 for all quantities of a story together."""
     monkeypatch.setattr(calibration, "LEVEL", 1e-5)

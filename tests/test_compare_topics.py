@@ -256,7 +256,7 @@ def test_bad_input_is_refused_before_anything_is_fitted(given, words, monkeypatc
     assert not topic_numbers.inference.gibbs.seen
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 @pytest.mark.parametrize("engine", ["gibbs", "vem"])
 def test_three_topics_of_different_words_are_told_from_two_and_five(engine):
     """Topics share no word, and every document has words of one or two of them: two topics lose 0.1 nats a word and more,

@@ -15,7 +15,7 @@ from topiczoo.inference.story.reading import read
 ROOT = Path(__file__).resolve().parents[1]
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_the_examples_run(tmp_path):
     text = (ROOT / "CONTRIBUTING.md").read_text()
     examples, names = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL), {}

@@ -211,7 +211,7 @@ def test_gibbs_agrees_with_the_sum_over_all_topics(story):
 SHAPE = Corpus.from_counts(np.random.default_rng(0).poisson(1.2, (6, 5)) + np.eye(6, 5, dtype=int))
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 @pytest.mark.parametrize("story", longest_but(ALL, local_stories.correlated))
 def test_the_joint_distribution_stays(story, monkeypatch):
     """Geweke's test at a level of 1e-5 for all quantities of a story together."""

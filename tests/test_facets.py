@@ -94,7 +94,7 @@ def test_planted_deviations_are_found_in_their_facets(fit):
     assert rises(fit) and fit.info["converged"]
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_a_saved_fit_is_the_same_and_zeros_take_no_room(fit, tmp_path):
     wide = Corpus.from_counts(np.pad(CORPUS.counts[:20].toarray(), ((0, 0), (0, 20_000))))
     story = {"background": background(wide), "outputs": 2, "num_topics": 3}
@@ -338,7 +338,7 @@ def places(num_documents=150, seed=0):
     return Corpus.from_counts(np.stack(counts)), centres[region] + rng.normal(0, 1, (num_documents, 2)), common
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_regions_generate_words_and_coordinates():
     corpus, y, common = places()
     centres = find_regions(y[:110])

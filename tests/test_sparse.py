@@ -51,7 +51,7 @@ def test_every_block_has_the_storys_conditional(case):
         assert served["nu"] == by
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_classes_that_words_tell_apart_perfectly_have_finite_coefficients():
     counts = np.zeros((30, 4), int)
     counts[:15, :2], counts[15:, 2:] = 10, 10
@@ -140,7 +140,7 @@ def test_selections_that_make_no_sense_are_refused(sparse_fit):
             sparse_fit.select(**options)
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_several_responses_are_selected_one_by_one_and_predicted():
     corpus, y = planted()
     both = np.stack([y > 0, y < 0], 1).astype(float)

@@ -28,7 +28,7 @@ build = load_build()
 # up to 150 CPU seconds each
 DEAR = (
     "your_own_csv", "topics_or_predictions", "did_it_converge", "additive_text", "sparse_topics", "notebook_to_gpu",
-    "margins",
+    "margins", "responses", "four_engines",
 )  # fmt: skip
 each_source = pytest.mark.parametrize("source", build.sources(), ids=lambda source: source.stem)
 

@@ -397,7 +397,7 @@ def test_of_several_starts_the_best_is_told_and_the_worst_is_not_hidden():
     assert together([rested, rested])["converged"] is True
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_settings_are_found_by_cross_validation():
     """One topic tells no classes apart, whatever the loss weighs; with four a light loss is enough to decide by."""
     corpus, y = planted("binary")

@@ -357,7 +357,7 @@ def test_the_scale_does_not_fall_with_topics_that_follow_the_response(engine, se
     assert 0.4 < fit.draws["sigma"].mean() < 2.5 and not fit.story.weighed
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_a_response_without_a_scale_is_weighed_all_the_same():
     y = (Y > 0).astype(float)
     for engine, settings in (
