@@ -44,11 +44,6 @@ def code_cells(notebook):
 LENGTHS = re.compile(r"""(num_(?:warmup|samples|steps|simulations)"?[:=] ?)(\d+)""")
 
 
-def shorter(length):
-    """A tenth, but no fewer than what is needed for chains to be compared."""
-    return min(length, max(length // 10, 20))
-
-
 def run_cells(notebook, called):
     """Run the cells in this process, as a kernel would; how many values were shown.
 
@@ -76,10 +71,10 @@ def run_cells(notebook, called):
     ids=lambda source: source.stem,
 )
 def test_tutorial_runs(source, tmp_path):
-    """With a tenth of the sweeps, steps and simulations: every cell works. What all of them give is in the notebook."""
+    """With a quarter of the sweeps, steps and simulations: every cell works. What all of them give is in the notebook."""
     notebook = build.read(source)
     for cell in code_cells(notebook):
-        cell.source = LENGTHS.sub(lambda found: f"{found[1]}{shorter(int(found[2]))}", cell.source)
+        cell.source = LENGTHS.sub(lambda found: f"{found[1]}{int(found[2]) // 4}", cell.source)
     with contextlib.chdir(tmp_path), mock.patch.object(plt, "show", lambda: plt.close("all")):
         assert run_cells(notebook, source.stem)
     assert not registered_blocks(), "a tutorial takes back the blocks that it has registered"
