@@ -68,23 +68,12 @@ def learned(corpus, *, num_topics, gamma=0.01):
 
 def seconds_a_sweep(story, train, topics, sweeps):
     """CPU seconds of a sweep after a warm-up."""
-    from topiczoo.corpora.layouts import documents
     from topiczoo.inference.mcmc.plan import choose_blocks
+    from topiczoo.inference.mcmc.timing import seconds_of_a_sweep
     from topiczoo.inference.story.reading import read
-    from topiczoo.inference.story.tracing import traced
 
-    plan = choose_blocks(read(story, train, None, {"num_topics": topics}))
-    kernel, data = plan.kernel(), (documents(train, batches=True), None)
-    state = jax.jit(traced(lambda data: kernel.init(jax.random.key(0), sweeps, None, data, {})))(data)
-    step = jax.jit(traced(lambda state, data: kernel.sample(state, data, {})))
-    for _ in range(sweeps):
-        state = step(state, data)
-    jax.block_until_ready(state)
-    began = time.process_time()
-    for _ in range(20):
-        state = step(state, data)
-    jax.block_until_ready(state)
-    return (time.process_time() - began) / 20, plan.describe()
+    graph = read(story, train, None, {"num_topics": topics})
+    return seconds_of_a_sweep(graph, sweeps, 20), choose_blocks(graph).describe()
 
 
 def part(name, train, test, topics, sweeps):

@@ -367,7 +367,8 @@ def test_the_page_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code = "\n".join(re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL))
     with cut_at(70, lambda: signal.raise_signal(signal.SIGINT)):
-        exec(compile(code, str(PAGE), "exec"), {})
+        exec(compile(code, str(PAGE), "exec"), names := {})
+    assert not names["fit"].info["interrupted"] and names["longer"].draws["eta"].shape[1] == 100
 
 
 @pytest.fixture

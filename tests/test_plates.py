@@ -12,7 +12,7 @@ import pytest
 import stories
 
 from topiczoo import models
-from topiczoo.diagnostics.reporting.plates import (
+from topiczoo.diagnostics.drawing.plates import (
     GLOBAL,
     OF_DOCUMENTS,
     OF_LABELS,

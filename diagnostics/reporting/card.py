@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import inspect
 import platform
-import time
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import jax
 
 from topiczoo.inference.advice import engines_that_take
 from topiczoo.inference.mcmc.plan import choose_blocks
+from topiczoo.inference.mcmc.timing import seconds_of_a_sweep
 from topiczoo.inference.story.bound import BoundGraph
 from topiczoo.inference.story.graph import BETA, LABEL, THETA, ZBAR
-from topiczoo.inference.story.tracing import Data, traced
 
-from .plates import diagram
+from ..drawing.plates import diagram
 
 ENGINES = ("gibbs", "nuts", "svi", "vem")
 ROLES = {
@@ -115,20 +111,7 @@ def _told(verdicts: Mapping[str, Sequence[str]]) -> str:
 
 def cost_of_a_sweep(graph: BoundGraph) -> str:
     """CPU seconds of a sweep of gibbs on this machine, measured now, in a sentence."""
-    plan = choose_blocks(graph)
-    kernel = plan.kernel()
-    layouts = {"batches": graph.has_words, "pairs": not graph.has_words}
-    data: Any = tuple(Data(graph.documents(**layouts), graph.response.on_device()))
-    state = jax.jit(traced(lambda data: kernel.init(jax.random.key(0), SWEEPS, None, data, {})))(data)
-    step = jax.jit(traced(lambda state, data: kernel.sample(state, data, {})))
-    for _ in range(SWEEPS):
-        state = step(state, data)
-    jax.block_until_ready(state)
-    began = time.process_time()
-    for _ in range(SWEEPS):
-        state = step(state, data)
-    jax.block_until_ready(state)
-    seconds = (time.process_time() - began) / SWEEPS
+    seconds = seconds_of_a_sweep(graph, SWEEPS, SWEEPS)
     size = f"{graph.corpus.num_tokens:,} words of {len(graph.corpus):,} documents over {graph.corpus.num_terms:,} terms"
     topics = f", {graph.num_topics} topics" if graph.num_topics else ""
     return f"A sweep of `gibbs` takes {1000 * seconds:.3g} ms of a processor for {size}{topics} ({platform.machine()})."

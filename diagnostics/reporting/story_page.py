@@ -15,8 +15,8 @@ import numpy as np
 from topiczoo.inference import Fit
 
 from ..checks.response_checks import labelled
+from ..drawing.plates import diagram
 from .page import Section, code, drawing, facts, paragraph
-from .plates import diagram
 
 PACKAGES = ("topiczoo", "jax", "numpyro", "numpy", "scipy", "arviz-base", "arviz-stats", "arviz-plots")
 

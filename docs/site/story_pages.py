@@ -9,8 +9,8 @@ from pathlib import Path
 from measured import chart, section, series, tested, verdicts
 from zoo import ZOO, Entry
 
+from topiczoo.diagnostics.drawing.plates import diagram
 from topiczoo.diagnostics.reporting.card import ENGINES, one_a_line, sites
-from topiczoo.diagnostics.reporting.plates import diagram
 from topiczoo.inference.advice import engines_that_take
 from topiczoo.inference.mcmc.plan import choose_blocks
 from topiczoo.inference.story.bound import BoundGraph
