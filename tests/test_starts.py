@@ -14,7 +14,8 @@ from scipy.special import gammaln
 
 from topiczoo import inference
 from topiczoo.corpora import Corpus
-from topiczoo.inference.mcmc import starts
+from topiczoo.inference.mcmc import chains, starts
+from topiczoo.inference.mcmc.plan import choose_blocks
 from topiczoo.inference.mcmc.starts import in_order, merged
 from topiczoo.inference.story.reading import read
 from topiczoo.inference.story.tracing import Data
@@ -81,6 +82,14 @@ def test_topics_dealt_to_several_are_put_together_again(parts):
     assert (found == found[0]).all() and len(set(found[0])) == 4
 
 
+def test_topics_near_to_a_merged_one_are_found(monkeypatch):
+    """Three topics of the same documents, the third like the second alone; a fourth is a little like the first."""
+    monkeypatch.setattr(starts, "NEAREST", 1)
+    terms = np.array([[10, 10, 0, 0], [0, 10, 10, 0], [0, 0, 10, 1], [1, 0, 0, 20]])
+    documents = np.array([[10, 10, 5, 0], [10, 10, 6, 0], [0, 0, 0, 10], [0, 0, 0, 11]])
+    np.testing.assert_array_equal(merged(documents, terms, 2, ALPHA, GAMMA), [0, 0, 0, 1])
+
+
 def test_topics_take_the_numbers_at_which_their_priors_fit():
     terms = np.array([[0.0, 9.0, 0.0], [0.0, 0.0, 9.0], [9.0, 0.0, 0.0]])
     documents = np.full((4, 3), 2.0)
@@ -114,6 +123,22 @@ def test_chains_start_each_in_its_own_place_and_near_the_topics_of_the_corpus(mo
     random = inference.gibbs(lda, corpus, start="random", **settings)
     assert random.info["start"] == "random"
     assert fit.statistics["lp"].min() > random.statistics["lp"].max() + 100
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_chains_in_one_state_start_where_chains_of_their_own_do(monkeypatch, number):
+    """As an accelerator runs them, one chain or several."""
+    monkeypatch.setattr(starts, "FEWEST_TOKENS", 0)
+    graph = read(lda, piles(), None, {"num_topics": 4})
+    data = Data(graph.documents(batches=True), graph.response.on_device())
+    kernel, begin = choose_blocks(graph).kernel(), starts.start_topics("merged", graph, data)
+    keys, found = jax.random.split(jax.random.key(3), number), []
+    for one_state in (False, True):
+        monkeypatch.setattr(chains, "together", lambda one_state=one_state: one_state)
+        states = chains.Chains(kernel, keys, data, chains.Schedule(1, 1), begin).states
+        found.append(np.stack([np.asarray(state.z["z"].topics) for state in states]))
+    assert len(set(map(bytes, found[0]))) == number
+    np.testing.assert_array_equal(found[1][0], found[0])
 
 
 def test_a_small_corpus_starts_at_random():

@@ -85,13 +85,17 @@ class Progress(NamedTuple):
         return {key.partition("/")[2]: np.concatenate([chunk[key] for chunk in self.chunks], 1) for key in names}
 
 
+def together() -> bool:
+    """Whether all chains are one state: an accelerator does best with them side by side, a core with one after the other."""
+    return jax.default_backend() != "cpu"
+
+
 class Programs:
     """A kernel, what it has learnt at initialisation, and its compiled programs: all for data of the same shapes."""
 
     def __init__(self, kernel: Any, num_warmup: int) -> None:
         self.kernel = kernel
-        # a core does best with one chain after the other; an accelerator with all of them side by side
-        self.together = jax.default_backend() != "cpu"
+        self.together = together()
         self.start = self.of_chains(lambda key, data: kernel.init(key, num_warmup, None, data, {}))
         self.advance: dict[Hashable, Callable] = {}
 
@@ -112,7 +116,7 @@ class Chains:
         def make() -> Programs:
             return Programs(kernel, schedule.num_warmup)
 
-        key = Programs, form, schedule.num_warmup, shapes(data), jax.default_backend()
+        key = Programs, form, schedule.num_warmup, shapes(data), together()
         self.programs = make() if form is None else keep(key, make)
         self.kernel, self.together = self.programs.kernel, self.programs.together
         self.stored = (*(f"~z.{site}" for site in schedule.unstored), *schedule.statistics.values())

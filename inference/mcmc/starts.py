@@ -76,18 +76,21 @@ def _with_merged_topics(graph: BoundGraph, data: Data, keys: Sequence[jax.Array]
     alpha, gamma = _priors(graph)
     batches, num_terms = data.documents.laid_out, data.documents.num_terms
     whole = partial(over_complete, batches=batches, num_terms=num_terms, alpha=alpha.mean(), gamma=gamma.mean())
-    beside = WORKERS if len(batches.terms) == 1 else 1  # threads share out either chains or shards
-    with ThreadPoolExecutor(beside) as threads:
-        found = list(threads.map(lambda key: whole(key, num_topics=FACTOR * graph.num_topics), keys))
     recount = graph.program(_recounted)
-    assigned = []
-    for i, z in enumerate(found):
+    together = states[0].rng_key.ndim > 0  # all chains in one state, side by side
+
+    def found(i: int) -> Assignments:
+        z = whole(keys[i], num_topics=FACTOR * graph.num_topics)
         tables = np.asarray(z.document_topic), np.asarray(z.topic_term)
         new = merged(*tables, graph.num_topics, float(alpha.mean()), float(gamma.mean()))
-        new = in_order(new, *tables, alpha, gamma)
-        chain = states[i] if len(states) == len(found) else jax.tree.map(lambda leaf, i=i: leaf[i], states[0])
-        assigned.append(recount(jnp.asarray(new, jnp.int32), z, {n: v for n, v in chain.z.items() if n != "z"}, data))
-    if len(states) < len(found):
+        new = jnp.asarray(in_order(new, *tables, alpha, gamma), jnp.int32)
+        chain = jax.tree.map(lambda leaf: leaf[i], states[0]) if together else states[i]
+        return recount(new, z, {name: value for name, value in chain.z.items() if name != "z"}, data)
+
+    beside = WORKERS if len(batches.terms) == 1 else 1  # threads share out either chains or shards
+    with ThreadPoolExecutor(beside) as threads:
+        assigned = list(threads.map(found, range(len(keys))))
+    if together:
         assigned = [jax.tree.map(lambda *leaves: jnp.stack(leaves), *assigned)]
     return [_placed(state, z) for state, z in zip(states, assigned, strict=True)]
 
@@ -190,9 +193,11 @@ def merged(
         """What topics with these counts have of the log joint density."""
         return terms[n].sum(-1) - gammaln(prior + n.sum(-1)) + share * documents[m].sum(-1)
 
+    products = of_terms.astype(float) @ of_terms.T.astype(float)  # of whole numbers, and so exact
+
     def nearest(i: int, alive: np.ndarray) -> np.ndarray:
         """The others whose terms are most like a topic's."""
-        likeness = of_terms @ of_terms[i].astype(float) / np.maximum(np.linalg.norm(of_terms, axis=1), 1.0)
+        likeness = products[i] / np.maximum(np.sqrt(np.diag(products)), 1.0)
         others = np.flatnonzero(alive & (np.arange(len(alive)) != i))
         return others[np.argsort(-likeness[others], kind="stable")[:NEAREST]]
 
@@ -211,6 +216,8 @@ def merged(
         i, j = map(int, np.unravel_index(gain.argmax(), gain.shape))
         of_terms[i] += of_terms[j]
         of_documents[i] += of_documents[j]
+        products[i] += products[j]
+        products[:, i] += products[:, j]
         becomes[becomes == j], alive[j] = i, False
         gain[[i, j]] = gain[:, [i, j]] = -np.inf
         own[i] = density(of_terms[i], of_documents[i])
