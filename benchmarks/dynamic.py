@@ -3,10 +3,10 @@
     python benchmarks/dynamic.py [--documents 14000] [--periods 8] [--topics 20] [--terms 5000] [--length 100]
     python benchmarks/dynamic.py --write
 
-Documents are simulated from the story of models.dtm. Printed: seconds to the end of the fit, compiling in them; the cosine of
-the words that each topic moves to (last period less first) with the truth, mean over topics matched by their words; the same of
-the words themselves; and, for documents held out, the perplexity of the second half of a document given the first beside that
-of LDA, whose topics stand still.
+Documents are simulated from the story of models.dtm. Printed: seconds to the end of the fit, compiling in them; the cosine
+of the words that each topic moves to (last period less first) with the truth, mean over topics matched by their words; the
+same of the words themselves; and, for documents held out, the perplexity of the second half of a document given the first
+beside that of LDA, whose topics stand still.
 """
 
 from __future__ import annotations
@@ -77,9 +77,11 @@ def measured(options):
     step = fit.mean("step", chain=0).astype(float)
     found = jax.nn.softmax(models.background(train) + np.cumsum(step, 0), axis=-1)
     found = np.asarray(found, float)
-    rows, own = linear_sum_assignment(-cosines(beta.mean(0), found.mean(0)))
+    _, own = linear_sum_assignment(-cosines(beta.mean(0), found.mean(0)))
     found = found[:, own]
-    lift = [np.log(part[-1] / part[0]) * np.sqrt(beta.mean(0)) for part in (beta, found)]  # frequent terms count for more
+    lift = [
+        np.log(part[-1] / part[0]) * np.sqrt(beta.mean(0)) for part in (beta, found)
+    ]  # frequent terms count for more
     half = np.random.default_rng(1).binomial(test, 0.5)
     began = time.perf_counter()
     still = inference.gibbs(models.lda, train, num_topics=options.topics, alpha=ALPHA, gamma=0.1, **run)
