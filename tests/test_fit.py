@@ -9,6 +9,8 @@ from dataclasses import replace
 
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 import stories
 import xarray as xr
@@ -22,6 +24,7 @@ from topiczoo.inference.mcmc import engine as gibbs_engine
 from topiczoo.inference.mcmc.chains import _refuse_nan
 from topiczoo.inference.predictive.pointwise import draw_index
 from topiczoo.inference.programs import progress
+from topiczoo.models import draw_words
 
 RNG = np.random.default_rng(0)
 CORPUS = corpora.Corpus.from_counts(RNG.poisson(1.0, (5, 4)) + 1, ["ant", "bee", "cat", "dog"], names=list("pqrst"))
@@ -212,6 +215,28 @@ def test_large_sites_are_kept_as_means_and_some_draws(whole, chunks_of_ten, monk
     np.testing.assert_allclose(thin.draws["theta"], whole.draws["theta"], rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(thin.snapshots["beta"], whole.draws["beta"][:, 9::10], rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(thin.means["beta"], whole.means["beta"], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_what_nuts_draws_may_be_large_too(monkeypatch):
+    """Sites that no block sums up: a positive one by NUTS, coefficients by an exact draw."""
+
+    def story(corpus, y=None):
+        zbar = draw_words(corpus, stories.proportions(corpus, 2), stories.topics(corpus, 2))
+        eta = stories.coefficients(2)
+        width = numpyro.sample("width", dist.LogNormal(0, 0.3))
+        numpyro.sample("y", dist.Normal(zbar @ eta, 1 + width), obs=y)
+
+    corpus, y = stories.small()
+    run = {"num_warmup": 4, "num_samples": 6, "num_chains": 2, "progress_bar": False}
+    whole = inference.gibbs(story, corpus, y, **run)
+    assert whole.info["blocks"]["width"].startswith("NUTS") and not whole.info["blocks"]["eta"].startswith("NUTS")
+    monkeypatch.setattr(gibbs_engine, "BUDGET", 10)
+    thin = inference.gibbs(story, corpus, y, **run)
+    assert {"eta", "width"} <= set(thin.info["as_means"]) & set(thin.snapshots) and "eta" not in thin.draws
+    for site in ("eta", "width"):
+        np.testing.assert_allclose(thin.means[site], whole.draws[site].mean(1), rtol=1e-3)
+        np.testing.assert_allclose(thin.snapshots[site], whole.draws[site][:, thin.snapshot_index], rtol=1e-3)
 
 
 def test_nan_is_refused_by_the_name_of_its_site():

@@ -52,6 +52,10 @@ class Block(MCMCKernel):
     recorded: tuple[str, ...] = ("lp", "usage")  # which ones
     integrated: Sequence[Any] = ()  # Dirichlet blocks whose sites are integrated out of the recorded log density
     grouped = False  # whether several sites may be drawn together
+    averages = False  # whether it sums up what it draws
+    averaged: tuple[
+        str, ...
+    ] = ()  # sites of other blocks, of which no draws are kept, that this one, drawn last, sums up
     counted: jax.Array | None = None  # how far the responses of documents count here, where that differs, [D]
 
     def __init__(self, graph: BoundGraph, sites: Sequence[str]) -> None:
@@ -109,6 +113,7 @@ class Block(MCMCKernel):
         else:
             is_kept = turn % self.thinning == 0
             new, means = self.draw_unless(~is_kept, key, values, self.given(data))
+            means = self._and_averaged(means, values)
             statistics = state.statistics
             if self.records:
                 recorded = partial(self.record, {**values, **new}, values, data)
@@ -119,7 +124,11 @@ class Block(MCMCKernel):
     def _kept(self, key: jax.Array, values: Values, data: Data) -> tuple[dict, dict, dict]:
         """A draw that is kept."""
         new, means = self.draw(key, values, self.given(data))
-        return new, means, self.record({**values, **new}, values, data) if self.records else {}
+        recorded = self.record({**values, **new}, values, data) if self.records else {}
+        return new, self._and_averaged(means, values), recorded
+
+    def _and_averaged(self, means: Values, values: Values) -> Values:
+        return {**means, **{name: values[name] for name in self.averaged}}
 
     def draw_unless(self, passing: jax.Array, key: jax.Array, values: Values, data: Data) -> tuple[dict, dict]:
         """The same as ``draw``, which may leave out what only a kept draw needs where this one is ``passing``."""

@@ -40,6 +40,7 @@ def log_beta_function(x: jax.Array) -> jax.Array:
 class DirichletBlock(Block):
     """A Dirichlet site given counts."""
 
+    averages = True
     label = "Dirichlet draw"
 
     def conditional(self, values: Values, data: Data) -> dist.Dirichlet:

@@ -154,6 +154,7 @@ class LocalDensity:
 class LocalBlock(Block):
     """Continuous sites of documents, all documents at once."""
 
+    averages = True
     label = "Hamiltonian trajectories, all documents at once"
     grouped = True
 

@@ -27,6 +27,7 @@ RECORDED = ("lp", "usage", "moved", "proposed")  # by topic_statistics
 class TopicBlock(Block):
     """z by the topic sweep, and with it theta where theta is integrated out of the sweep."""
 
+    averages = True
     recorded = RECORDED
 
     def __init__(
@@ -150,6 +151,7 @@ class CollapsedBlock(Block):
     without the token. Slow and simple: the reference for the fast sweep.
     """
 
+    averages = True
     label = "fully collapsed sampler"
     recorded = RECORDED[:3]  # it proposes nothing
 

@@ -92,6 +92,7 @@ def gibbs(
     plan = choose_blocks(weighed, draw_theta=graph.theta not in large, collapse=collapse)
     plan, data = hold_out(plan, data)
     plan.thin(thinning)
+    plan.average(large)
     begin = start_topics(start or ("random" if weighed is not graph else "merged"), graph, data)
 
     snapshot = [site for site in large if graph.latent[site].document_axis is None]

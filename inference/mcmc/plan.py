@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+from numpyro.distributions import biject_to
 from numpyro.infer import NUTS, Gibbs, init_to_median, init_to_uniform
 from numpyro.primitives import Messenger
 
@@ -105,6 +106,11 @@ class Plan:
         """Of so many draws one is kept: the block that is drawn last spares the others what they do not need."""
         self.blocks[-1].thinning = thinning
 
+    def average(self, unstored: Sequence[str]) -> None:
+        """Of these sites draws are not stored: those that no block sums up are summed up by the one that is drawn last."""
+        summed = {site for block in self.blocks if block.averages for site in block.sites}
+        self.blocks[-1].averaged = tuple(site for site in unstored if site not in summed)
+
     def bare(self) -> Plan:
         """The same for programs that are kept."""
         return Plan(self.graph.bare(), [block.bare() for block in self.blocks], self.by_nuts)
@@ -129,8 +135,9 @@ class Plan:
         return Gibbs(pairs)
 
     def constrain(self, state: Any) -> dict[str, Any]:
-        """Sites of the exact blocks; NUTS's are looked at in the draws."""
-        return {
+        """The sites that a state holds."""
+        own = {site: biject_to(self.graph.latent[site].fn.support)(state.z[site]) for site in self.by_nuts}
+        return own | {
             name: value for block in state.block_states if hasattr(block, "total") for name, value in block.z.items()
         }
 
