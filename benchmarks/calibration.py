@@ -58,6 +58,8 @@ EXACT = [
     ("slda_raters", "gibbs", {"raters": 2, "num_classes": 3}),
     ("polylingual_lda", "gibbs", {"views": np.arange(5) % 2}),
 ]
+# every so many draws one counts, so that they are nearly independent; 10 elsewhere
+THINNING = {"hdp": 100, "ctm": 20, "stm": 20, "stm_content": 20, "dtm": 20}
 APPROXIMATE = [
     ("slda", "nuts", {}),
     ("mixture", "svi", {}),
@@ -139,7 +141,9 @@ def show(story: str, engine, options: dict, number: int, *, with_geweke: bool) -
     takes = inspect.signature(function).parameters
     options = {**{name: value for name, value in FLAT.items() if name in takes}, **options}
     began = time.perf_counter()
-    found = calibrate(function, SHAPE, engine, num_simulations=number, thinning=10, progress_bar=False, **options)
+    found = calibrate(
+        function, SHAPE, engine, num_simulations=number, thinning=THINNING.get(story, 10), progress_bar=False, **options
+    )
     seconds = time.perf_counter() - began
     figure = HERE / "figures" / (label.replace(",", "").replace(" ", "_") + ".png")
     found.plot().savefig(figure, dpi=70)
