@@ -29,6 +29,7 @@ def main():
     parser.add_argument("--warmup", type=int, default=100)
     parser.add_argument("--weight", type=float, default=SETTINGS["response_weight"])
     parser.add_argument("--topics", type=int, default=SETTINGS["num_topics"])
+    parser.add_argument("--compiled", action="store_true", help="sweep by inference.compile_sweep")
     parser.add_argument("--inner", action="store_true", help="a split of the training part, for choosing settings")
     options = parser.parse_args()
     from sklearn.linear_model import RidgeCV
@@ -36,6 +37,8 @@ def main():
     from topiczoo import inference, models
     from topiczoo.corpora import Corpus
 
+    if options.compiled:
+        inference.compile_sweep()
     counts, vocabulary, rating = load(options.data)
     corpus = Corpus.from_counts(counts, vocabulary)
     settings = {**SETTINGS, "num_topics": options.topics, "response_weight": options.weight}

@@ -120,6 +120,18 @@ def test_version_and_where_results_go(capsys):
         assert ended.value.code == 0 and words in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("arguments", "words"), [
+    ("fit slda a.csv b.nc --topics 5", "no option '--topics': arguments of the story and the engine are given by --set"),
+    ("report fit.nc page.html", "'page.html' is one argument too many; the file that is written is named by --out"),
+    ("topics fit.nc --number 3", "no option '--number'; topiczoo topics --help lists those there are"),
+    ("predict fit.nc a.csv b.csv c.csv", "'c.csv' is one argument too many."),
+])  # fmt: skip
+def test_a_word_that_no_command_knows_is_said_with_what_to_give(capsys, arguments, words):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments.split())
+    assert ended.value.code == 2 and words in capsys.readouterr().err
+
+
 @pytest.fixture
 def saved(folder):
     """A fit of two topics and a response, made by hand."""

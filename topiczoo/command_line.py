@@ -19,7 +19,7 @@ from . import __version__
 from .commands import fitting, stories, using
 from .commands.arguments import check_output
 from .commands.config import configure
-from .commands.parser import build_parser
+from .commands.parser import build_parser, of_unknown
 
 MISTAKES = (ValueError, TypeError, KeyError, FloatingPointError, OSError, ImportError)
 
@@ -27,7 +27,9 @@ MISTAKES = (ValueError, TypeError, KeyError, FloatingPointError, OSError, Import
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; what is wrong with its input, and what an interruption left, is said in one sentence."""
     parser, commands = build_parser(__version__, RUNS)
-    options = parser.parse_args(arguments)
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        commands[options.command].error(of_unknown(options.command, commands[options.command], unknown[0]))
     options.kept = None  # what there is of the result should the command be interrupted
     ends = _Ends()
     try:

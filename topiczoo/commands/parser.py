@@ -36,6 +36,18 @@ def build_parser(version: str, runs: Mapping[str, Run]) -> tuple[argparse.Argume
     return parser, found
 
 
+def of_unknown(name: str, command: argparse.ArgumentParser, word: str) -> str:
+    """What to say of a word that a command does not know."""
+    known = {option for action in command._actions for option in action.option_strings}
+    if not word.startswith("-"):
+        where = "; the file that is written is named by --out" if "--out" in known else ""
+        return f"{word!r} is one argument too many{where}."
+    if "--set" in known:
+        example = f"--set num_topics=10; topiczoo {name} --help lists the options"
+        return f"there is no option {word!r}: arguments of the story and the engine are given by --set, e.g. {example}."
+    return f"there is no option {word!r}; topiczoo {name} --help lists those there are."
+
+
 class _Layout(argparse.HelpFormatter):
     """Paragraphs are filled, and the example stays a line that can be copied."""
 
