@@ -148,7 +148,7 @@ def main():
         child(*options.child)
     if options.kills:
         print(
-            "| engine | the same | seconds of a run | checkpoints when killed | not killed in time |\n|---|---|---|---|---|"
+            "| engine | the same | moments to be killed at | checkpoints when killed | not killed in time |\n|---|---|---|---|---|"
         )
         kills(options.engines, options.kills, options.seed)
     if options.cost:
