@@ -9,7 +9,7 @@ import jax
 if getattr(jax.config, "jax_default_matmul_precision", None) is None:
     jax.config.update("jax_default_matmul_precision", "float32")
 
-from .api import check, gibbs, load, nuts, svi, vem
+from .api import check, gibbs, load, nuts, online, svi, vem
 from .blocks.block import Block, log_density_of, register_block, registered_blocks, unregister_block
 from .fit import Fit
 from .native.build import build as compile_sweep
@@ -24,6 +24,6 @@ keep_on_disk()
 
 __all__ = [
     "Block", "Fit", "Trials", "check", "compile_sweep", "cross_predict", "gibbs", "grid_search", "label_evidence", "load",
-    "log_density_of", "log_likelihood", "more", "nuts", "register_block", "registered_blocks", "resume", "simulate", "svi",
+    "log_density_of", "log_likelihood", "more", "nuts", "online", "register_block", "registered_blocks", "resume", "simulate", "svi",
     "token_topics", "unregister_block", "vem", "word_weights",
 ]  # fmt: skip

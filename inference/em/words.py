@@ -5,6 +5,7 @@ A tilt is what each word of a document gains in each topic beside its own probab
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+from scipy import sparse
 
 from topiczoo.corpora.layouts import Documents, distinct_pairs, documents, token_batches
 
@@ -94,6 +96,14 @@ class BagWords(Proportions):
             shape = shape[0], (int(self.labels.max()) + 1) * shape[1]
         self.pairs = pair_batches(pairs, *shape)
         self._document_of = np.asarray(pairs.document)
+
+    def of_others(self, counts: sparse.csr_array, alpha: np.ndarray) -> BagWords:
+        """The same for other documents, laid out with no less room, so that what was compiled for these serves them."""
+        others, pairs = copy.copy(self), distinct_pairs(counts)
+        others.alpha, others.lengths = alpha, np.asarray(counts.sum(axis=1), np.float64)
+        others.pairs = pair_batches(pairs, *counts.shape, self.pairs)
+        others._document_of = np.asarray(pairs.document)
+        return others
 
     def e_step(
         self, log_mean: np.ndarray, alpha: np.ndarray, gamma: jax.Array, tilt: np.ndarray | None = None,

@@ -30,11 +30,12 @@ class PairBlocks(NamedTuple):
 
     batches: PaddedBatches
     repeats: jax.Array  # [shards, positions, width], 0 in padding
+    deep: int = LEAST_POSITIONS  # distinct terms of a document for which there is room in any case
 
     @property
     def deepest(self) -> int:
         """Room for the distinct terms of the document that has most."""
-        return rounded_up(max(int(np.max(self.batches.depth)), LEAST_POSITIONS))
+        return rounded_up(max(int(np.max(self.batches.depth)), self.deep))
 
     @property
     def shards(self) -> tuple:
@@ -43,16 +44,16 @@ class PairBlocks(NamedTuple):
         return batches.terms, self.repeats, batches.start, batches.depth, batches.rows, batches.lengths
 
 
-def pair_batches(pairs: Pairs, num_documents: int, num_terms: int) -> PairBlocks:
-    """Lay distinct pairs out as if each were one token."""
+def pair_batches(pairs: Pairs, num_documents: int, num_terms: int, like: PairBlocks | None = None) -> PairBlocks:
+    """Lay distinct pairs out as if each were one token; with as much room as others have, so that one program serves."""
     document, term = np.asarray(pairs.document), np.asarray(pairs.term)
     lengths = np.bincount(document, minlength=num_documents)
     once: Any = SimpleNamespace(num_documents=num_documents, num_terms=num_terms, lengths=lengths)
     once.tokens = lambda: (document, term)
-    batches = token_batches(once)
+    batches = token_batches(once, least=LEAST_POSITIONS if like is None else like.batches.terms.shape[1])
     repeats = np.zeros(batches.terms.shape, np.float32)
     repeats[batches.positions()] = np.asarray(pairs.count)
-    return PairBlocks(batches, jnp.asarray(repeats))
+    return PairBlocks(batches, jnp.asarray(repeats), LEAST_POSITIONS if like is None else like.deepest)
 
 
 class Weighed(NamedTuple):
