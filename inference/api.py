@@ -15,7 +15,7 @@ from .lasting.checkpoint import Checkpoint
 from .marginal import nuts_engine, svi_engine
 from .mcmc import engine as mcmc
 from .mcmc import ratio_tests
-from .online import engine as online_em
+from .online_em import engine as online_em
 from .posterior import store
 from .posterior.posterior import Posterior
 from .story.validation import Unserved

@@ -7,7 +7,7 @@ responses are taken for missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from topiczoo.corpora import Corpus
 from topiczoo.corpora.streams import Batch, Stream
 
 from ..story.bound import BoundGraph
+from ..story.reading import MissingAbove, checked, read, refuse_missing_above
 from ..story.response import Response
 from ..story.validation import check_corpus, check_counts
 
@@ -99,6 +100,21 @@ class Minibatches:
                 "texts are split."
             )
         return Batch(corpus[rows], _taken(y, rows))
+
+    def read(self, story: str | Callable, arguments: Mapping[str, Any]) -> BoundGraph:
+        """The story, read on the sample; responses may be missing in any batch."""
+        graph = read(story, *self.sample, arguments)
+        if not graph.response:
+            return graph
+        graph = checked(replace(graph, story=replace(graph.story, masked=True)))
+        try:
+            refuse_missing_above(graph)
+        except MissingAbove:
+            raise ValueError(
+                f"The story {graph.story.name!r} draws something given y, which documents without words lack in a "
+                "minibatch; fit it to a corpus in memory, by another engine or without batch_size."
+            ) from None
+        return graph
 
     def of_pass(self, graph: BoundGraph, number: int, start: int = 0) -> Iterator[Minibatch]:
         """The batches of a pass from one on, for a story that was read on the sample."""

@@ -17,7 +17,6 @@ from ..em.loop import draw, means
 from ..lasting.checkpoint import Checkpoint, Nowhere, opened
 from ..posterior.posterior import Posterior
 from ..programs.progress import tqdm
-from ..story.reading import read
 from ..story.tracing import circumstances
 from ..story.validation import check_counts, check_numbers, check_seed
 from ..streams.minibatches import Minibatches
@@ -70,7 +69,7 @@ def online(
     if start not in ("response", "uniform"):
         raise ValueError(f"start is {start!r}; choose from 'response', 'uniform'.")
     batches = Minibatches(corpus, y, batch_size, seed)
-    graph = read(story, *batches.sample, arguments)
+    graph = batches.read(story, arguments)
     settings = Settings(start=start, e_tolerance=e_tolerance, e_iterations=e_iterations)
     learner = Learner(graph, settings, Rates(kappa, tau, batches.num_documents), batches.size)
     rng = np.random.default_rng(seed)
