@@ -1,8 +1,8 @@
 """Documents from Parquet files that are never all in memory: minibatches in an order that repeats itself.
 
-A pass goes through all row groups of all files, in an order that follows from the seed and the number of the pass. Of the rows
-as they come, windows of some batches are shuffled each in itself. So any batch of any pass is found again without those
-before it: row groups before its window are left out by what the files say of their sizes.
+A pass goes through all row groups of all files, in an order that follows from the seed and the number of the pass. Of the
+rows as they come, windows of some batches are shuffled each in itself. So any batch of any pass is found again without
+those before it: row groups before its window are left out by what the files say of their sizes.
 """
 
 from __future__ import annotations
@@ -245,7 +245,9 @@ class Stream:
                 f"counts has {own[row]} numbers in row {table[ROW][row]}, where terms has {lengths[row]}: give one a term"
             )
         if len(repeats) and not ((repeats >= 0) & (repeats == np.floor(repeats))).all():
-            raise ValueError(f"counts holds {repeats[~(repeats >= 0) | (repeats % 1 != 0)][0]}: give whole numbers from 0")
+            raise ValueError(
+                f"counts holds {repeats[~(repeats >= 0) | (repeats % 1 != 0)][0]}: give whole numbers from 0"
+            )
         return repeats
 
 
@@ -302,7 +304,9 @@ def _groups(paths: Iterable[str], columns: Columns) -> tuple[list[Group], bool]:
     try:
         from pyarrow import parquet, types
     except ImportError:
-        raise ImportError("corpora.stream reads Parquet, which needs pyarrow: pip install 'topiczoo[parquet]'") from None
+        raise ImportError(
+            "corpora.stream reads Parquet, which needs pyarrow: pip install 'topiczoo[parquet]'"
+        ) from None
     groups: list[Group] = []
     kinds: set[bool] = set()
     first = 0
@@ -344,7 +348,10 @@ def _check_kind(argument: str, column: str, kind: Any, path: str, types: Any) ->
     inner = kind.value_type if types.is_list(kind) or types.is_large_list(kind) else None
     serves, wanted = {
         "text": (is_text(kind), "strings"),
-        "terms": (inner is not None and (is_text(inner) or types.is_integer(inner)), "lists of strings or whole numbers"),
+        "terms": (
+            inner is not None and (is_text(inner) or types.is_integer(inner)),
+            "lists of strings or whole numbers",
+        ),
         "counts": (inner is not None and (types.is_integer(inner) or types.is_floating(inner)), "lists of numbers"),
         "y": (is_text(kind) or is_number(kind), "numbers or labels"),
     }.get(argument, (inner is None, "one value a document"))
@@ -356,7 +363,9 @@ def _words(vocabulary: Any, columns: Columns, numbers: bool, options: Mapping[st
     """The terms, and for texts what counts them."""
     if isinstance(vocabulary, int | np.integer) and not isinstance(vocabulary, bool):
         if not numbers:
-            raise TypeError(f"vocabulary is {vocabulary!r}, how many terms there are, and terms are no numbers: list them")
+            raise TypeError(
+                f"vocabulary is {vocabulary!r}, how many terms there are, and terms are no numbers: list them"
+            )
         return numbered(int(vocabulary)), None
     if columns.terms is not None:
         if options:
@@ -374,7 +383,9 @@ def _words(vocabulary: Any, columns: Columns, numbers: bool, options: Mapping[st
     known = check_vocabulary(vocabulary)
     allowed = set(CountVectorizer().get_params()) - {"vocabulary", "input", "min_df", "max_df", "max_features"}
     if unknown := sorted(set(options) - allowed):
-        raise TypeError(f"no vectorizer option for a fixed vocabulary is called {unknown[0]!r}: choose from {sorted(allowed)}")
+        raise TypeError(
+            f"no vectorizer option for a fixed vocabulary is called {unknown[0]!r}: choose from {sorted(allowed)}"
+        )
     vectorizer = CountVectorizer(vocabulary=known, **options)
     vectorizer._validate_vocabulary()
     return known, vectorizer

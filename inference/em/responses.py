@@ -236,9 +236,7 @@ class SmoothResponse:
         look = jax.jit(partial(self.slopes, graph.few_values, graph.few_documents, graph.few_y))
         at_zero, moved = look(zero, 1.0 + zero[None]), look(mean, 0.3 + zero[None])
         line = at_zero[0] + 2 * at_zero[1][0] * mean
-        return bool(
-            np.allclose(at_zero[1], moved[1], rtol=1e-3) and np.allclose(line, moved[0], rtol=1e-3, atol=1e-3)
-        )
+        return bool(np.allclose(at_zero[1], moved[1], rtol=1e-3) and np.allclose(line, moved[0], rtol=1e-3, atol=1e-3))
 
     def as_normal(self, values: Points) -> tuple[np.ndarray, np.ndarray]:
         """Target and precision of each document, [D]; a precision of 0 means unlabelled."""

@@ -23,7 +23,7 @@ from ..steps import tokens as token_steps
 from ..steps import words as word_steps
 from ..steps.dirichlet import expected_log, fit_alpha, log_normaliser
 from ..steps.responses import Sums, no_less_than_rounding, sums_of_words
-from ..steps.words import Fallback, pair_batches
+from ..steps.words import Fallback, Room, pair_batches
 from ..story.bound import BoundGraph
 from ..story.graph import LABEL
 from ..story.response import Y
@@ -97,11 +97,11 @@ class BagWords(Proportions):
         self.pairs = pair_batches(pairs, *shape)
         self._document_of = np.asarray(pairs.document)
 
-    def of_others(self, counts: sparse.csr_array, alpha: np.ndarray) -> BagWords:
-        """The same for other documents, laid out with no less room, so that what was compiled for these serves them."""
+    def of_others(self, counts: sparse.csr_array, alpha: np.ndarray, room: Room) -> BagWords:
+        """The same for other documents."""
         others, pairs = copy.copy(self), distinct_pairs(counts)
         others.alpha, others.lengths = alpha, np.asarray(counts.sum(axis=1), np.float64)
-        others.pairs = pair_batches(pairs, *counts.shape, self.pairs)
+        others.pairs = pair_batches(pairs, *counts.shape, room)
         others._document_of = np.asarray(pairs.document)
         return others
 

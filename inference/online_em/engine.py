@@ -33,8 +33,8 @@ def online(
 ) -> Posterior:  # fmt: skip
     """Fit a story by online variational EM: for corpora beyond memory, and large ones in it.
 
-    After each minibatch topics move by rho_t = (tau + t)^-kappa towards those that variational EM would find if all documents
-    were like the minibatch's. It serves stories whose topics and proportions are Dirichlet, without a response or with one
+    After each minibatch topics move by rho_t = (tau + t)^-kappa towards those that variational EM would find if all
+    documents were like the minibatch's. It serves stories whose topics and proportions are Dirichlet, without a response or with one
     that has a smooth density: normal ones by running sufficient statistics, others by steps of the same kind.
 
     Parameters
@@ -122,8 +122,8 @@ class Course:
         self.within += bound
         if not np.isfinite(self.within):
             raise FloatingPointError(
-                f"The bound of the story {self.learner.graph.story.name!r} became {bound} at batch {learned.steps - 1}; look "
-                "at its priors and at the scale of y."
+                f"The bound of the story {self.learner.graph.story.name!r} became {bound} at batch {learned.steps - 1}; "
+                "look at its priors and at the scale of y."
             )
         if learned.steps % each == 0:
             self.bounds.append(self.within + self.learner.bound_of_corpus(learned))

@@ -6,6 +6,7 @@ is the same, and words and responses of a minibatch take the place of the sample
 
 from __future__ import annotations
 
+import operator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from ..em.model import EMModel
 from ..em.responses import SmoothResponse
 from ..em.sites import DirichletSite
 from ..em.words import BagWords
+from ..steps.words import Room
 from ..story.bound import BoundGraph
 from ..story.response import Y
 from ..story.tracing import ZbarHandler, concentration, run
@@ -64,7 +66,7 @@ class Learner:
         self.supervised = isinstance(self.response, SmoothResponse)
         alpha = self.words.alpha
         self.alpha = None if graph.covariates or np.ptp(alpha, axis=0).any() else alpha[0]
-        self.room = 0  # terms for which there is room in what is compiled
+        self.room, self.room_of_terms = self.words.pairs.needed.larger(), 0  # in what is compiled
         if self.supervised:
             _ = self.response.for_kernels, self.response.is_normal  # once, for all minibatches
 
@@ -82,7 +84,9 @@ class Learner:
         terms, counts = self._own_terms(batch.corpus)
         log_mean = np.zeros((self.topics.prior.shape[0], counts.shape[1]), np.float32)
         log_mean[:, : len(terms)] = learned.topics.log_mean(terms)
-        self.words = words = self.words.of_others(counts, self._alpha(batch))
+        words = self.words.of_others(counts, self._alpha(batch), self.room)
+        if any(map(operator.gt, words.pairs.needed, self.room)):
+            self.room = Room(*map(max, self.room, words.pairs.needed.larger()))
         response = self.response
         if self.supervised:
             response = response.of_others(self._data(batch))
@@ -111,9 +115,10 @@ class Learner:
     def _own_terms(self, corpus: Corpus) -> tuple[np.ndarray, sparse.csr_array]:
         """The terms that documents have, and their counts in the order of these, with room for as many as others had."""
         terms, place = np.unique(corpus.counts.indices, return_inverse=True)
-        self.room = max(self.room, rounded_up(len(terms), each=64))
-        counts = corpus.counts
-        own = sparse.csr_array((counts.data, place.astype(np.int32), counts.indptr), shape=(len(corpus), self.room))
+        if len(terms) > self.room_of_terms:
+            self.room_of_terms = rounded_up(min(3 * len(terms) // 2, corpus.num_terms))
+        counts, shape = corpus.counts, (len(corpus), self.room_of_terms)
+        own = sparse.csr_array((counts.data, place.astype(np.int32), counts.indptr), shape=shape)
         return terms, own
 
     def _alpha(self, batch: Minibatch) -> np.ndarray:

@@ -1,7 +1,7 @@
 """The parameters of a smooth response, learned from minibatches.
 
-What documents say of eta is a sum, sum_d R_d(eta). A minibatch gives its quadratic about the eta that stands, with slope g and
-curvature H, and what all documents say is taken for the running mean of these quadratics, each D/B times itself:
+What documents say of eta is a sum, sum_d R_d(eta). A minibatch gives its quadratic about the eta that stands, with slope g
+and curvature H, and what all documents say is taken for the running mean of these quadratics, each D/B times itself:
 
     H <- (1 - rho) H + rho D/B H_b,     b <- (1 - rho) b + rho D/B (g_b - H_b eta)
 

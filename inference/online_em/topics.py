@@ -2,8 +2,8 @@
 
     lambda <- (1 - rho) lambda + rho lambda_hat,  lambda_hat = prior + D/B n      (Hoffman, Blei & Bach 2010)
 
-lambda is kept as prior + size * counts. A step makes ``size`` smaller and adds to the rows of its own terms alone, so that it
-costs no more with a large vocabulary.
+lambda is kept as prior + size * counts. A step makes ``size`` smaller and adds to the rows of its own terms alone, so that
+it costs no more with a large vocabulary.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ responses are taken for missing.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -70,7 +71,9 @@ class Minibatches:
             check_counts(batch_size=batch_size)
         if isinstance(corpus, Stream):
             if y is not None:
-                raise TypeError("y is given beside a stream, which names its column itself: corpora.stream(..., y='y').")
+                raise TypeError(
+                    "y is given beside a stream, which names its column itself: corpora.stream(..., y='y')."
+                )
             if batch_size is not None and batch_size != corpus.batch_size:
                 raise ValueError(
                     f"batch_size is {batch_size}, and the stream's batches are of {corpus.batch_size}; leave it out, or "
@@ -103,7 +106,9 @@ class Minibatches:
 
     def read(self, story: str | Callable, arguments: Mapping[str, Any]) -> BoundGraph:
         """The story, read on the sample; responses may be missing in any batch."""
-        graph = read(story, *self.sample, arguments)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "corpus holds document")  # one that is long among few is not among many
+            graph = read(story, *self.sample, arguments)
         if not graph.response:
             return graph
         graph = checked(replace(graph, story=replace(graph.story, masked=True)))
