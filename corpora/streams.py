@@ -8,6 +8,7 @@ those before it: row groups before its window are left out by what the files say
 from __future__ import annotations
 
 import glob
+import hashlib
 import os
 import queue
 import threading
@@ -145,14 +146,12 @@ class Stream:
         """Batches of a pass; the last may be smaller."""
         return -(-self.num_documents // self.batch_size)
 
-    def told(self) -> dict[str, Any]:
-        """What the batches follow from, as far as it can be written down: for checkpoints."""
-        return {
-            "files": [[os.path.basename(group.path), group.number, group.rows] for group in self.groups],
-            "columns": [str(value) for value in vars(self.columns).values()],
-            "batches": [self.batch_size, self.seed, self.shuffle, self.window],
-            "vectoriser": str(self.vectorizer.get_params()) if self.vectorizer is not None else "",
-        }
+    def told(self) -> str:
+        """What the batches follow from, in few letters: for checkpoints, which hold no documents of a stream."""
+        files = [(os.path.basename(group.path), group.number, group.rows) for group in self.groups]
+        words = "" if self.vectorizer is None else self.vectorizer.get_params()
+        all_of_it = files, vars(self.columns), self.batch_size, self.seed, self.shuffle, self.window, str(words)
+        return f"{self!r}, {hashlib.sha256(repr(all_of_it).encode()).hexdigest()[:12]}"
 
     def in_order(self) -> Stream:
         """The same documents as they stand."""
@@ -213,9 +212,9 @@ class Stream:
         columns = self.columns
         counts = self._counts(table)
         rows = table[ROW].to_numpy()
-        labels = rows.astype(str) if columns.names is None else table[columns.names].to_pylist()
-        carried = {name: table[name].to_pandas() for name in columns.covariates}
-        corpus = Corpus(counts, self.vocabulary, strings(labels), rows, pd.DataFrame(carried, index=strings(labels)))
+        labels = strings(rows.tolist() if columns.names is None else table[columns.names].to_pylist())
+        carried = pd.DataFrame({name: table[name].to_pandas() for name in columns.covariates}, index=range(len(rows)))
+        corpus = Corpus(counts, self.vocabulary, labels, rows, carried.set_axis(labels))
         y = {name: table[name].to_pandas().to_numpy() for name in columns.responses}
         return Batch(corpus, y[columns.y] if isinstance(columns.y, str) else y or None)
 

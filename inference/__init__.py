@@ -24,6 +24,6 @@ keep_on_disk()
 
 __all__ = [
     "Block", "Fit", "Trials", "check", "compile_sweep", "cross_predict", "gibbs", "grid_search", "label_evidence", "load",
-    "log_density_of", "log_likelihood", "more", "nuts", "online", "register_block", "registered_blocks", "resume", "simulate",
-    "svi", "token_topics", "unregister_block", "vem", "word_weights",
+    "log_density_of", "log_likelihood", "more", "nuts", "online", "register_block", "registered_blocks", "resume",
+    "simulate", "svi", "token_topics", "unregister_block", "vem", "word_weights",
 ]  # fmt: skip

@@ -82,8 +82,8 @@ def check_bound(fit: Fit) -> list[dict[str, Any]]:
     checks: list[dict[str, Any]] = [
         {
             "check": "the bound rests", "value": last, "threshold": None, "passes": converged,
-            "meaning": f"relative rise of the bound in the last of {len(rises)} iterations"
-            + ("" if converged else "; give more num_iterations"),
+            "meaning": f"relative rise of the bound in the last of {len(rises)} {'passes' if 'passes' in fit.info else 'iterations'}"
+            + ("" if converged else f"; give more {'passes' if 'passes' in fit.info else 'num_iterations'}"),
         },
         {
             "check": "the bound never fell", "value": float(rises.min()) if len(rises) else None, "threshold": 0.0,

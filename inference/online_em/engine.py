@@ -34,8 +34,8 @@ def online(
     """Fit a story by online variational EM: for corpora beyond memory, and large ones in it.
 
     After each minibatch topics move by rho_t = (tau + t)^-kappa towards those that variational EM would find if all
-    documents were like the minibatch's. It serves stories whose topics and proportions are Dirichlet, without a response or with one
-    that has a smooth density: normal ones by running sufficient statistics, others by steps of the same kind.
+    documents were like the minibatch's. It serves stories whose topics and proportions are Dirichlet, without a response or
+    with one that has a smooth density: normal ones by running sufficient statistics, others by steps of the same kind.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def online(
     learner = Learner(graph, settings, Rates(kappa, tau, batches.num_documents), batches.size)
     rng = np.random.default_rng(seed)
     course = Course(learner, batches, passes, progress_bar)
-    learned = course.run(learner.start(rng), opened(checkpoint, graph))
+    learned = course.run(learner.start(rng), opened(checkpoint, batches.of_all(graph)))
     q = learner.q(learned)
     info: dict[str, Any] = {
         "seed": seed, "num_documents": batches.num_documents, "batch_size": batches.size, "passes": passes,
@@ -140,12 +140,10 @@ class Course:
         topics = learned.topics
         state = (topics.counts, topics.totals, learned.response)
         counts = {"size": topics.size, "steps": learned.steps, "bounds": self.bounds, "within": self.within}
-        return state, {**counts, "seconds": self.seconds, "stream": self.batches.source.told()}
+        return state, {**counts, "seconds": self.seconds}
 
     def _taken_up(self, learned: Learned, kept: Any) -> Learned:
         counts = kept.counts
-        if counts["stream"] != self.batches.source.told():
-            raise ValueError("checkpoint is of another stream: its files, columns or batches differ; give that one.")
         self.bounds, self.within, self.seconds = list(counts["bounds"]), counts["within"], counts["seconds"]
         response = learned.response
         if response is not None:

@@ -52,9 +52,6 @@ class InMemory:
     def num_batches(self) -> int:
         return -(-len(self.corpus) // self.batch_size)
 
-    def told(self) -> dict[str, Any]:
-        return {}  # a checkpoint knows the corpus itself
-
     def batches(self, number: int = 0, start: int = 0) -> Iterator[Batch]:
         order = np.random.default_rng((self.seed, number)).permutation(len(self.corpus))
         for first in range(start * self.batch_size, len(order), self.batch_size):
@@ -120,6 +117,12 @@ class Minibatches:
                 "minibatch; fit it to a corpus in memory, by another engine or without batch_size."
             ) from None
         return graph
+
+    def of_all(self, graph: BoundGraph) -> BoundGraph:
+        """The graph for a checkpoint, which holds the documents where they are in memory."""
+        if isinstance(self.source, Stream):
+            return graph
+        return replace(graph, corpus=self.source.corpus, response=self.source.response)
 
     def of_pass(self, graph: BoundGraph, number: int, start: int = 0) -> Iterator[Minibatch]:
         """The batches of a pass from one on, for a story that was read on the sample."""

@@ -1,0 +1,172 @@
+"""Online variational EM: steps are those of Hoffman, Blei & Bach (2010); a whole corpus as one batch is variational EM."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from topiczoo import corpora, inference, models
+from topiczoo.corpora import Corpus
+from topiczoo.inference.em.components import Settings
+from topiczoo.inference.em.model import EMModel
+from topiczoo.inference.lasting import checkpoint
+from topiczoo.inference.online_em import topics
+from topiczoo.inference.online_em.learner import Learner, Rates
+from topiczoo.inference.online_em.topics import OnlineTopics
+from topiczoo.inference.steps.dirichlet import expected_log
+from topiczoo.inference.streams.minibatches import Minibatches
+
+K, V, D = 3, 12, 60
+QUIET = {"progress_bar": False}
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Documents of three topics, and a response that follows them."""
+    rng = np.random.default_rng(0)
+    beta, theta = rng.dirichlet(np.full(V, 0.1), K), rng.dirichlet(np.full(K, 0.3), D)
+    counts = np.stack([rng.multinomial(30, shares @ beta) for shares in theta])
+    return Corpus.from_counts(counts), theta @ [-1.0, 0.0, 2.0] + rng.normal(0, 0.1, D)
+
+
+def learner_of(story, corpus, y=None, size=D, rates=(0.5, 1.0), **arguments):
+    batches = Minibatches(corpus, y, size, 0)
+    graph = batches.read(story, {"num_topics": K, **arguments})
+    return Learner(graph, Settings(), Rates(*rates, batches.num_documents), batches.size), batches, graph
+
+
+def test_topics_are_the_weighted_mean_of_what_minibatches_would_have(monkeypatch):
+    """And stay so when the factor that all counts share is taken up by them."""
+    monkeypatch.setattr(topics, "SMALLEST", 0.3)
+    rng = np.random.default_rng(0)
+    prior, found = np.full((K, V), 0.2), rng.gamma(1.0, 1.0, (K, V))
+    learned = OnlineTopics.start(prior, found)
+    for step in range(5):
+        terms, rho = np.sort(rng.permutation(V)[:4]), (2.0 + step) ** -0.6
+        expected = rng.gamma(1.0, 1.0, (K, 4))
+        hat = prior.copy()
+        hat[:, terms] += 7.0 * expected
+        found = (1 - rho) * found + rho * hat
+        learned = learned.step(terms, expected, rho, 7.0)
+        assert_allclose(learned.concentration(), found, rtol=1e-10)
+        assert_allclose(learned.log_mean(terms), expected_log(found)[:, terms], rtol=1e-10)
+
+
+@pytest.mark.parametrize("story", [models.lda, pytest.param(models.slda, marks=pytest.mark.slow)])
+def test_the_whole_corpus_as_one_batch_at_rate_one_is_an_iteration_of_variational_em(data, story):
+    corpus, y = data
+    y = y if story is models.slda else None
+    learner, batches, graph = learner_of(story, corpus, y)
+    (batch,) = batches.of_pass(graph, 0)
+    order = batch.corpus.source_rows
+    found, bound = learner.step(learner.start(np.random.default_rng(1)), batch)
+    model = EMModel(learner_of(story, corpus[order], None if y is None else y[order])[2], Settings())
+    state = model.e_step(model.start(np.random.default_rng(1)), fresh=True)
+    after = model.m_step(state, fresh=True)
+    assert_allclose(found.topics.concentration(), after.topics, rtol=2e-3)
+    assert_allclose(bound, np.sum(np.asarray(state.local.bound, float)), rtol=1e-4)
+    if y is not None:
+        for name in ("eta", "sigma"):
+            assert_allclose(found.response.values[name], after.response[name], rtol=2e-2, atol=1e-2)
+
+
+def test_a_batch_stands_for_the_corpus_and_one_that_is_filled_up_is_a_smaller_step(data):
+    corpus, y = data
+    learner, batches, graph = learner_of(models.slda, corpus, y, size=40, rates=(0.7, 4.0))
+    (full, rest), start = list(batches.of_pass(graph, 0)), learner.start(np.random.default_rng(0))
+    before = start.topics.concentration()
+    assert (full.number, rest.number, len(rest.corpus)) == (40, 20, 40)
+    assert np.isnan(rest.response.y[20:]).all() and not np.isnan(rest.response.y[:20]).any()
+    after, _ = learner.step(start, full)
+    rho, words = 4.0**-0.7, D / 40 * full.corpus.num_tokens
+    expected = (1 - rho) * before.sum() + rho * (learner.topics.prior.sum() + words)
+    assert_allclose(after.topics.concentration().sum(), expected, rtol=1e-5)
+    again, _ = learner.step(after, rest)
+    rho, words = 5.0**-0.7 / 2, D / 20 * rest.corpus.num_tokens
+    expected = (1 - rho) * expected + rho * (learner.topics.prior.sum() + words)
+    assert_allclose(again.topics.concentration().sum(), expected, rtol=1e-5)
+    assert all(np.isfinite(np.asarray(value)).all() for value in again.response.values.values())
+
+
+@pytest.mark.slow
+def test_passes_over_a_stream_find_topics_and_the_response_and_go_on_from_a_checkpoint(data, tmp_path, monkeypatch):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    corpus, y = data
+    lists = [row.nonzero()[0] for row in corpus.counts.toarray()]
+    counts = [row[row > 0] for row in corpus.counts.toarray()]
+    table = pyarrow.table({"terms": [*lists, []], "counts": [*counts, []], "y": [*y, 0.5]})
+    parquet.write_table(table, tmp_path / "a.parquet", row_group_size=10)
+    stream = corpora.stream(tmp_path, terms="terms", counts="counts", vocabulary=V, y="y", batch_size=20)
+    run = {"num_topics": K, "passes": 6, "tau": 1.0, "num_draws": 20, **QUIET}
+    fit = inference.online(models.slda, stream, **run)
+    assert fit.info["steps"] == 24 and fit.info["num_documents"] == 61 and len(fit.corpus) <= 20
+    assert np.diff(fit.info["bound"])[0] > 0 and fit.draws["theta"].shape[2] == len(fit.corpus)
+    assert np.corrcoef(fit.predict(corpus).mean, y)[0, 1] > 0.95
+    assert fit.transform(corpus[:4]).shape == (4, K)
+
+    monkeypatch.setattr(checkpoint, "EVERY", 0.0)
+    monkeypatch.setattr(checkpoint, "MOST", 1e9)
+    step, calls = Learner.step, []
+
+    def interrupted(self, *given):
+        calls.append(given)
+        if len(calls) == 8:
+            raise KeyboardInterrupt
+        return step(self, *given)
+
+    monkeypatch.setattr(Learner, "step", interrupted)
+    cut = inference.online(models.slda, stream, **run, checkpoint=tmp_path / "kept")
+    assert cut.info["interrupted"] and cut.info["steps"] == 7
+    whole = inference.online(models.slda, stream, **run, checkpoint=tmp_path / "kept")
+    assert len(calls) == 8 + 17
+    for site in ("beta", "eta", "sigma"):
+        np.testing.assert_array_equal(whole.mean(site), fit.mean(site))
+    assert whole.info["bound"] == fit.info["bound"]
+    with pytest.raises(ValueError, match="give online the same stream again"):
+        inference.resume(tmp_path / "kept")
+    other = corpora.stream(tmp_path, terms="terms", counts="counts", vocabulary=V, y="y", batch_size=20, seed=1)
+    with pytest.raises(ValueError, match="stream of online is"):
+        inference.online(models.slda, other, **run, checkpoint=tmp_path / "kept")
+
+
+@pytest.mark.slow
+def test_classes_are_learned_by_steps_that_are_held_back(data):
+    corpus, y = data
+    labels = np.where(y > np.median(y), "high", "low")
+    fit = inference.online(
+        "slda_glm", corpus, labels, response="logit", num_topics=K, passes=10, batch_size=20, tau=1.0, **QUIET
+    )
+    assert (fit.predict(corpus).label == labels).mean() > 0.85
+
+
+@pytest.mark.parametrize(
+    ("story", "arguments", "sentence"),
+    [
+        ("lda", {"kappa": 0.3}, "kappa is 0.3; give a number from 0.5 to 1"),
+        ("lda", {"tau": 0}, "tau is 0; give a positive number"),
+        ("lda", {"passes": 0}, "passes is 0"),
+        ("lda", {"start": "best"}, "start is 'best'"),
+        ("lda", {"alpha": "learned"}, "cannot serve the site .* it stands above a Dirichlet prior"),
+    ],
+)
+def test_what_minibatches_cannot_serve_is_said_at_once(data, story, arguments, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        inference.online(story, data[0], num_topics=K, **arguments, **QUIET)
+
+
+def test_a_stream_has_its_own_responses_and_batches(data, tmp_path):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pyarrow.table({"text": ["a b", "b c"]}), tmp_path / "a.parquet")
+    stream = corpora.stream(tmp_path, vocabulary=["a", "b", "c"])
+    with pytest.raises(TypeError, match="y is given beside a stream"):
+        inference.online("slda", stream, [1.0, 2.0], num_topics=2)
+    with pytest.raises(ValueError, match="batch_size is 7, and the stream's batches are of 1024"):
+        inference.online("lda", stream, batch_size=7, num_topics=2)
+    with pytest.raises(ValueError, match="a stream takes guide='amortised'"):
+        inference.svi("lda", stream, num_topics=2)
+    with pytest.raises(ValueError, match="holds no documents out"):
+        inference.svi("lda", stream, guide="amortised", response_weight=2.0, num_topics=2)
+    missed = corpora.stream(tmp_path, vocabulary=["d"])
+    with pytest.raises(ValueError, match="None of the first 2 documents holds a term of the vocabulary"):
+        inference.online("lda", missed, num_topics=2)
