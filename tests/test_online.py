@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from itertools import islice
+from pathlib import Path
+
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
@@ -11,6 +16,7 @@ from topiczoo.corpora import Corpus
 from topiczoo.inference.em.components import Settings
 from topiczoo.inference.em.model import EMModel
 from topiczoo.inference.lasting import checkpoint
+from topiczoo.inference.marginal.batches import StreamBatches
 from topiczoo.inference.online_em import topics
 from topiczoo.inference.online_em.learner import Learner, Rates
 from topiczoo.inference.online_em.topics import OnlineTopics
@@ -170,3 +176,36 @@ def test_a_stream_has_its_own_responses_and_batches(data, tmp_path):
     missed = corpora.stream(tmp_path, vocabulary=["d"])
     with pytest.raises(ValueError, match="None of the first 2 documents holds a term of the vocabulary"):
         inference.online("lda", missed, num_topics=2)
+
+
+def test_batches_of_a_stream_for_svi_have_one_shape_and_go_on_from_any(data):
+    corpus, y = data
+    _, batches, graph = learner_of(models.slda, corpus, y, size=25)
+    dealt = list(islice(StreamBatches(graph, batches).random(np.random.default_rng(0)), 6))
+    rows = [np.random.default_rng((0, number)).permutation(D) for number in range(2)]
+    for number, (laid, response, places) in enumerate(dealt):
+        own = rows[number // 3][number % 3 * 25 :][:25]
+        table = np.zeros((25, V))
+        np.add.at(table, (laid.pairs.document, laid.pairs.term), laid.pairs.count)
+        assert_allclose(table[: len(own)], corpus.counts.toarray()[own])
+        assert not table[len(own) :].any() and np.isnan(response[len(own) :]).all() and len(places) == 25
+        assert_allclose(response[: len(own)], y[own], rtol=1e-6)
+    assert len({len(laid.pairs.count) for laid, *_ in dealt}) == 1
+    later = next(StreamBatches(graph, batches).random(np.random.default_rng(0), 4))
+    assert_allclose(later[1], dealt[4][1])
+
+
+@pytest.mark.slow
+def test_the_page_on_streams_runs(tmp_path, monkeypatch):
+    pytest.importorskip("pyarrow")
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    page = (Path(__file__).resolve().parents[1] / "docs/streams.md").read_text()
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(compile(block, "docs/streams.md", "exec"), names)
+    told = pd.read_parquet("predictions.out.parquet")
+    assert told["id"].tolist() == names["corpus"].names.tolist()
+    assert np.corrcoef(told["mean"], names["table"]["stars"])[0, 1] > 0.5
+    fit = names["fit"]
+    assert fit.engine == "svi" and fit.info["num_documents"] == 400 and len(fit.corpus) == 100
+    assert fit.importance_ratios is None and fit.draws["theta"].shape[2] == 100

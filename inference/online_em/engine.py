@@ -101,8 +101,9 @@ class Course:
             learned = self._taken_up(learned, lasting.kept)
         each, began = self.batches.num_batches, time.perf_counter() - self.seconds
         total = each * self.passes
-        bar = tqdm(total=total, initial=learned.steps, desc="online EM", unit="batch", disable=not self.progress_bar)
+        bar = tqdm(total=total, desc="online EM", unit="batch", disable=not self.progress_bar)
         with bar, lasting.watching():
+            bar.update(learned.steps)
             try:
                 while learned.steps < total:
                     number, first = divmod(learned.steps, each)
