@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from itertools import islice
 from pathlib import Path
@@ -11,7 +12,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
-from topiczoo import corpora, inference, models
+from topiczoo import LDA, corpora, inference, models
 from topiczoo.corpora import Corpus
 from topiczoo.inference.em.components import Settings
 from topiczoo.inference.em.model import EMModel
@@ -195,7 +196,30 @@ def test_batches_of_a_stream_for_svi_have_one_shape_and_go_on_from_any(data):
     assert_allclose(later[1], dealt[4][1])
 
 
-@pytest.mark.slow
+def test_minibatches_one_by_one_are_those_of_a_pass(data):
+    """Documents in the order in which a pass has them, so that the two end alike; more than a batch are taken in parts."""
+    corpus, _ = data
+    run = {"num_topics": K, "seed": 3, "tau": 2.0}
+    first, order = np.arange(20), np.random.default_rng((3, 0)).permutation(20)
+    learning = inference.OnlineVEM(models.lda, corpus[first], num_documents=40, **run)
+    assert repr(learning.partial_fit(corpus[20:40])) == "OnlineVEM of lda after 2 minibatches"
+    learner, batches, graph = learner_of(models.lda, corpus[first[order]], size=20)
+    learner.rates, learned = Rates(0.7, 2.0, 40), learner.start(np.random.default_rng(3))
+    for part in (corpus[first[order]], corpus[20:40]):
+        learned, _ = learner.step(learned, batches.as_read(graph, part, None))
+    assert_allclose(learning.so_far(1).mean("beta"), share(learned.topics.concentration()), rtol=1e-4)
+    with pytest.raises(TypeError, match="is not pickled"):
+        pickle.dumps(learning)
+    estimator = LDA(K, random_state=0)
+    parts = [estimator.partial_fit(corpus.counts[rows], num_documents=40).components_ for rows in (first, first + 20)]
+    assert estimator.fit_.info["steps"] == 2 and np.abs(parts[1] - parts[0]).max() > 1e-4
+
+
+def share(counts):
+    return counts / counts.sum(1, keepdims=True)
+
+
+@pytest.mark.longest
 def test_the_page_on_streams_runs(tmp_path, monkeypatch):
     pytest.importorskip("pyarrow")
     monkeypatch.chdir(tmp_path)

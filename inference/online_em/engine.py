@@ -63,11 +63,7 @@ def online(
     check_seed(seed)
     check_counts(passes=passes, e_iterations=e_iterations, num_draws=num_draws)
     check_numbers(zero=True, e_tolerance=e_tolerance)
-    check_numbers(tau=tau)
-    if isinstance(kappa, bool) or not isinstance(kappa, int | float) or not 0.5 <= kappa <= 1:
-        raise ValueError(f"kappa is {kappa!r}; give a number from 0.5 to 1, or steps do not settle.")
-    if start not in ("response", "uniform"):
-        raise ValueError(f"start is {start!r}; choose from 'response', 'uniform'.")
+    check_rates(kappa, tau, start)
     batches = Minibatches(corpus, y, batch_size, seed)
     graph = batches.read(story, arguments)
     settings = Settings(start=start, e_tolerance=e_tolerance, e_iterations=e_iterations)
@@ -75,14 +71,31 @@ def online(
     rng = np.random.default_rng(seed)
     course = Course(learner, batches, passes, progress_bar)
     learned = course.run(learner.start(rng), opened(checkpoint, batches.of_all(graph)))
-    q = learner.q(learned)
-    info: dict[str, Any] = {
-        "seed": seed, "num_documents": batches.num_documents, "batch_size": batches.size, "passes": passes,
-        "kappa": kappa, "tau": tau, "steps": learned.steps, **course.info(), **circumstances(),
+    return posterior(learner, learned, rng, num_draws, {"seed": seed, "passes": passes, **course.info()})
+
+
+def check_rates(kappa: Any, tau: Any, start: Any) -> None:
+    """What says how steps are taken, and from where."""
+    check_numbers(tau=tau)
+    if isinstance(kappa, bool) or not isinstance(kappa, int | float) or not 0.5 <= kappa <= 1:
+        raise ValueError(f"kappa is {kappa!r}; give a number from 0.5 to 1, or steps do not settle.")
+    if start not in ("response", "uniform"):
+        raise ValueError(f"start is {start!r}; choose from 'response', 'uniform'.")
+
+
+def posterior(
+    learner: Learner, learned: Learned, rng: np.random.Generator, num_draws: int, info: dict[str, Any]
+) -> Posterior:
+    """What has been learned, with the proportions of the sample's documents."""
+    q, rates = learner.q(learned), learner.rates
+    info |= {
+        "num_documents": rates.num_documents, "batch_size": learner.size, "kappa": rates.kappa, "tau": rates.tau,
+        "steps": learned.steps, **circumstances(),
     }  # fmt: skip
     if learner.alpha is not None:
         info["alpha"] = learner.alpha
-    return Posterior.of(graph, draw(q, rng, num_draws), engine="vem", info=info, means=means(q))
+    told: Any = info
+    return Posterior.of(learner.graph, draw(q, rng, num_draws), engine="vem", info=told, means=means(q))
 
 
 class Course:
