@@ -24,7 +24,7 @@ from .simulation import Trials, simulate
 keep_on_disk()
 
 __all__ = [
-    "Block", "Fit", "OnlineVEM", "Trials", "check", "compile_sweep", "cross_predict", "gibbs", "grid_search", "label_evidence",
-    "load", "log_density_of", "log_likelihood", "more", "nuts", "online", "register_block", "registered_blocks", "resume",
-    "simulate", "svi", "token_topics", "unregister_block", "vem", "word_weights",
+    "Block", "Fit", "OnlineVEM", "Trials", "check", "compile_sweep", "cross_predict", "gibbs", "grid_search",
+    "label_evidence", "load", "log_density_of", "log_likelihood", "more", "nuts", "online", "register_block",
+    "registered_blocks", "resume", "simulate", "svi", "token_topics", "unregister_block", "vem", "word_weights",
 ]  # fmt: skip

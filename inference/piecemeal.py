@@ -21,7 +21,7 @@ class OnlineVEM:
     """Steps of :func:`online`, each when its documents come.
 
     ``learning = OnlineVEM(story, first, y, num_documents=1_000_000, num_topics=50)`` reads the story on a first minibatch
-    and learns from it; ``learning.partial_fit(corpus, y)`` learns from another; ``learning.so_far()`` is the Fit, now or later.
+    and learns from it; ``learning.partial_fit(corpus, y)`` learns from another; ``learning.so_far()`` is the Fit by then.
 
     Parameters
     ----------
