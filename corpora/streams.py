@@ -288,7 +288,7 @@ def _paths(files: Any) -> list[str]:
     """The files behind names, folders and patterns, each once."""
     given = [files] if isinstance(files, str | os.PathLike) else list(files)
     found: list[str] = []
-    for one in map(os.fspath, given):
+    for one in (os.fspath(name) for name in given):
         here = sorted(glob.glob(os.path.join(glob.escape(one), "*.parquet")) if Path(one).is_dir() else glob.glob(one))
         if not here:
             raise FileNotFoundError(f"files has {one!r}, where there is no Parquet file: check the name and the folder")

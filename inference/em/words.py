@@ -101,7 +101,7 @@ class BagWords(Proportions):
         """The same for other documents."""
         others, pairs = copy.copy(self), distinct_pairs(counts)
         others.alpha, others.lengths = alpha, np.asarray(counts.sum(axis=1), np.float64)
-        others.pairs = pair_batches(pairs, *counts.shape, room)
+        others.pairs = pair_batches(pairs, counts.shape[0], counts.shape[1], room)
         others._document_of = np.asarray(pairs.document)
         return others
 

@@ -62,13 +62,13 @@ class Learner:
         _refuse(self.model)
         assert isinstance(self.model.words, BagWords) and isinstance(self.model.topics, DirichletSite)
         self.words, self.topics = self.model.words, self.model.topics
-        self.response: Any = self.model.response
-        self.supervised = isinstance(self.response, SmoothResponse)
+        response: Any = self.model.response
+        self.response, self.supervised = response, isinstance(response, SmoothResponse)
         alpha = self.words.alpha
         self.alpha = None if graph.covariates or np.ptp(alpha, axis=0).any() else alpha[0]
         self.room, self.room_of_terms = self.words.pairs.needed.larger(), 0  # in what is compiled
         if self.supervised:
-            _ = self.response.for_kernels, self.response.is_normal  # once, for all minibatches
+            _ = response.for_kernels, response.is_normal  # once, for all minibatches
 
     def start(self, rng: np.random.Generator) -> Learned:
         """Topics as variational EM starts them: at what the sample's responses suggest, else alike but for noise."""
@@ -109,7 +109,7 @@ class Learner:
     def q(self, learned: Learned) -> Posterior:
         """The approximate posterior, with the proportions of the sample's documents."""
         values = None if learned.response is None else learned.response.values
-        state = State(learned.topics.concentration(), self.model.words.alpha, values)
+        state = State(learned.topics.concentration(), self.words.alpha, values)
         return self.model.q(self.model.e_step(state, fresh=True))
 
     def _own_terms(self, corpus: Corpus) -> tuple[np.ndarray, sparse.csr_array]:

@@ -66,9 +66,10 @@ class LDA(_OfWords):
         corpus = self._corpus(validate_data(self, X, accept_sparse="csr", reset=first), empty="drop")
         if first:
             self._check_arguments(lda)
-            settings = {"num_documents": num_documents, "seed": self._seed()}
             arguments = {**self._told(), **(self.story_options or {})}
-            self._learning = inference.OnlineVEM(lda, corpus, **settings, **arguments)
+            self._learning = inference.OnlineVEM(
+                lda, corpus, num_documents=num_documents, seed=self._seed(), **arguments
+            )
         else:
             self._learning.partial_fit(corpus)
         self.fit_ = self._learning.so_far(FEW)
@@ -77,7 +78,8 @@ class LDA(_OfWords):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit the topics of counts [documents, terms]; y is not looked at."""
-        vars(self).pop("_learning", None)
+        if hasattr(self, "_learning"):
+            del self._learning
         return super().fit(X, y)
 
     def _story(self) -> Callable:
