@@ -8,6 +8,7 @@ from .ldac import read_ldac
 from .named import fetch
 from .readers import read, read_csv
 from .reviews import load_reviews
+from .streams import stream
 from .writers import write_csv
 
-__all__ = ["Corpus", "fetch", "load_reviews", "read", "read_csv", "read_ldac", "write_csv"]
+__all__ = ["Corpus", "fetch", "load_reviews", "read", "read_csv", "read_ldac", "stream", "write_csv"]

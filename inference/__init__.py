@@ -9,10 +9,11 @@ import jax
 if getattr(jax.config, "jax_default_matmul_precision", None) is None:
     jax.config.update("jax_default_matmul_precision", "float32")
 
-from .api import check, gibbs, load, nuts, svi, vem
+from .api import check, gibbs, load, nuts, online, svi, vem
 from .blocks.block import Block, log_density_of, register_block, registered_blocks, unregister_block
 from .fit import Fit
 from .native.build import build as compile_sweep
+from .piecemeal import OnlineVEM
 from .predictive.cross_validation import cross_predict, grid_search
 from .predictive.evidence import label_evidence, token_topics, word_weights
 from .predictive.pointwise import log_likelihood
@@ -23,7 +24,7 @@ from .simulation import Trials, simulate
 keep_on_disk()
 
 __all__ = [
-    "Block", "Fit", "Trials", "check", "compile_sweep", "cross_predict", "gibbs", "grid_search", "label_evidence", "load",
-    "log_density_of", "log_likelihood", "more", "nuts", "register_block", "registered_blocks", "resume", "simulate", "svi",
-    "token_topics", "unregister_block", "vem", "word_weights",
+    "Block", "Fit", "OnlineVEM", "Trials", "check", "compile_sweep", "cross_predict", "gibbs", "grid_search",
+    "label_evidence", "load", "log_density_of", "log_likelihood", "more", "nuts", "online", "register_block",
+    "registered_blocks", "resume", "simulate", "svi", "token_topics", "unregister_block", "vem", "word_weights",
 ]  # fmt: skip

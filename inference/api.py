@@ -15,6 +15,7 @@ from .lasting.checkpoint import Checkpoint
 from .marginal import nuts_engine, svi_engine
 from .mcmc import engine as mcmc
 from .mcmc import ratio_tests
+from .online_em import engine as online_em
 from .posterior import store
 from .posterior.posterior import Posterior
 from .story.validation import Unserved
@@ -60,6 +61,7 @@ gibbs = _fits(mcmc.gibbs)
 nuts = _fits(nuts_engine.nuts)
 svi = _fits(svi_engine.svi)
 vem = _fits(em.vem)
+online = _fits(online_em.online)
 check = _advised(ratio_tests.check)
 
 

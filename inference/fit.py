@@ -11,8 +11,10 @@ import numpy as np
 import pandas as pd
 
 from topiczoo.corpora import Corpus
+from topiczoo.corpora.streams import Stream
 
 from . import describing
+from .filing import predict_to, transform_to
 from .posterior import tables
 from .posterior.effects import effects
 from .posterior.naming import renamed
@@ -136,6 +138,14 @@ class Fit(Posterior):
     def transform(self, corpus: Corpus, **options: Any) -> np.ndarray:
         """Expected topic proportions of new documents, [documents, topics]. See :func:`prediction.transform`."""
         return transform(self, corpus, **options)
+
+    def predict_to(self, path: str | Path, stream: Stream, **options: Any) -> Path:
+        """The predictions of a stream's documents, written batch by batch. See :func:`filing.predict_to`."""
+        return predict_to(self, path, stream, **options)
+
+    def transform_to(self, path: str | Path, stream: Stream, **options: Any) -> Path:
+        """The topic proportions of a stream's documents, written batch by batch. See :func:`filing.transform_to`."""
+        return transform_to(self, path, stream, **options)
 
     def select(self, rule: str = "projection", **options: Any) -> Selection:
         """Which topics count for the response, by a rule. See :func:`selection.select`."""

@@ -7,15 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .api import gibbs, nuts, svi, vem
+from .api import gibbs, nuts, online, svi, vem
 from .fit import Fit
-from .lasting.checkpoint import lengthen
+from .lasting.checkpoint import STREAM, lengthen
 from .lasting.manifest import read_call, read_manifest
 from .posterior.posterior import Posterior
 from .posterior.stored_story import find_story
 from .story.validation import check_counts
 
-ENGINES: dict[str, Callable[..., Fit]] = {"gibbs": gibbs, "nuts": nuts, "svi": svi, "vem": vem}
+ENGINES: dict[str, Callable[..., Fit]] = {"gibbs": gibbs, "nuts": nuts, "online": online, "svi": svi, "vem": vem}
 DRAWING = ("gibbs", "nuts")  # engines whose draws go on without end
 
 
@@ -42,6 +42,11 @@ def resume(
         raise TypeError(f"folder is {folder!r}; give the folder that an engine had as checkpoint.")
     folder = Path(folder)
     manifest = read_manifest(folder)
+    if STREAM in manifest["settings"]:
+        raise ValueError(
+            f"folder {str(folder)!r} is of a run on a {manifest['settings'][STREAM]}, whose documents it does not hold; "
+            f"give {manifest['engine']} the same stream again, with checkpoint={str(folder)!r}."
+        )
     try:
         function = find_story(manifest, str(folder)) if story is None else story
         corpus, y, given = read_call(folder, manifest, arguments)

@@ -40,6 +40,7 @@ OWN = {  # where else a page is run
     "docs/lasting.md": "test_lasting.py",
     "docs/em_component.md": "test_contributing_em.py",
     "docs/priors.md": "test_learned_priors_fits.py",
+    "docs/streams.md": "test_online.py",
 }
 BLOCK = re.compile(r"(?:^<!-- not run: (.*) -->\n)?^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LANGUAGES = ("", "python", "sh", "toml", "r", "stan")  # "py" or "Python" would not be found

@@ -14,9 +14,10 @@ ROOT = Path(__file__).resolve().parents[1]
 RANK = {
     "corpora": 0, "models.vocabulary": 0, "models.structured": 0.5, "models": 1, "inference.programs": 2,
     "inference.native": 2.2, "inference.samplers": 2.5, "inference.kernels": 3, "inference.steps": 3.2, "inference.gpu": 3.5,
-    "inference.story": 4, "inference.posterior": 5, "inference.lasting": 5.5, "inference.blocks": 6, "inference.mcmc": 7,
-    "inference.em": 8, "inference.marginal": 8, "inference.predictive": 8, "inference": 9, "diagnostics.convergence": 10,
-    "diagnostics.scoring": 10,
+    "inference.story": 4, "inference.streams": 4.5, "inference.posterior": 5, "inference.lasting": 5.5,
+    "inference.blocks": 6, "inference.mcmc": 7,
+    "inference.em": 8, "inference.marginal": 8, "inference.predictive": 8, "inference.online_em": 8.5,
+    "inference": 9, "diagnostics.convergence": 10, "diagnostics.scoring": 10,
     "diagnostics.checks": 11, "diagnostics.plotting": 12, "diagnostics.drawing": 12.5, "diagnostics.reporting": 13,
     "diagnostics": 14, "topiczoo.commands": 15, "topiczoo.estimators": 15, "topiczoo": 16,
 }  # fmt: skip

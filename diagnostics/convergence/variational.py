@@ -79,11 +79,12 @@ def check_bound(fit: Fit) -> list[dict[str, Any]]:
     rises = np.diff(bound) / np.abs(bound[:-1])
     last = float(rises[-1]) if len(rises) else None
     converged = bool(fit.info.get("converged"))
+    turns, more = ("passes", "passes") if "passes" in fit.info else ("iterations", "num_iterations")
     checks: list[dict[str, Any]] = [
         {
             "check": "the bound rests", "value": last, "threshold": None, "passes": converged,
-            "meaning": f"relative rise of the bound in the last of {len(rises)} iterations"
-            + ("" if converged else "; give more num_iterations"),
+            "meaning": f"relative rise of the bound in the last of {len(rises)} {turns}"
+            + ("" if converged else f"; give more {more}"),
         },
         {
             "check": "the bound never fell", "value": float(rises.min()) if len(rises) else None, "threshold": 0.0,

@@ -163,7 +163,7 @@ def _of_approximations(fit: AlignedFit, checks: pd.DataFrame) -> list[str]:
     if passes.get("the loss rests", True) is not True:
         told.append("Give more num_steps.")
     if passes.get("the bound rests", True) is not True:
-        told.append("Give more num_iterations.")
+        told.append(f"Give more {'passes' if 'passes' in fit.info else 'num_iterations'}.")
     if serving(fit.info):
         return told
     if any("saved fit" in meaning for meaning in checks["meaning"]):

@@ -94,7 +94,7 @@ class SmoothResponse:
             if latent and not graph.children([name]) - {name} <= set(self.responses):
                 refuse(graph, name, f"beside the response something else reads it, and {latent!r} is a latent class")
         self.names = {*self.responses, self.eta, *self.others}
-        self.data = counting(graph, graph.documents()), graph.response.on_device()
+        data = counting(graph, graph.documents()), graph.response.on_device()
         self.scales = [name for name in self.others if name in scales_of(graph)]
         self.log_linear = not self.delta and len(self.shape) == 1 and self._is_log_linear()
         if settings.order == "sequential":
@@ -102,19 +102,30 @@ class SmoothResponse:
             if graph.story.weighed:
                 refuse(graph, self.responses[0], "order='sequential' knows no weight of the response; leave order out")
         # data is an argument: XLA would spend seconds on what follows from constants
-        self.objective = partial(jax.jit(self._objective), self.data)
-        self._slopes = partial(jax.jit(self._derivatives), self.data)
-        self._prior, self._slopes_of_prior = jax.jit(self.log_prior), jax.jit(self._derivatives_of_prior)
+        self._compiled = jax.jit(self._objective), jax.jit(self._derivatives)
+        self._take(data)
+        self._prior, self.slopes_of_prior = jax.jit(self.log_prior), jax.jit(self._derivatives_of_prior)
         rest = [name for name in self.others if name not in self.scales]
         self.points = PointSites(graph, rest, self._of_others, steps=20)
         self.of_scales = PointSites(graph, self.scales, self._of_others, steps=20)
+
+    def _take(self, data: tuple[Documents, Y]) -> None:
+        """Documents and their responses."""
+        self.data = data
+        self.objective, self._slopes = (partial(program, data) for program in self._compiled)
+
+    def of_others(self, data: tuple[Documents, Y]) -> SmoothResponse:
+        """The same for other documents; what was compiled for these serves them."""
+        others = copy.copy(self)
+        others._take(data)
+        return others
 
     @cached_property
     def for_kernels(self) -> Any:
         """The same without documents: what is compiled for it serves another fit of a story of the same form."""
         bare = copy.copy(self)
         bare.graph = self.graph.bare()
-        for name in ("data", "objective", "_slopes", "_prior", "_slopes_of_prior", "points", "of_scales"):
+        for name in ("data", "_compiled", "objective", "_slopes", "_prior", "slopes_of_prior", "points", "of_scales"):
             vars(bare).pop(name, None)
         try:
             return Alike(bare)
@@ -211,14 +222,21 @@ class SmoothResponse:
         graph, name = self.graph, self.responses[0]
         if self.size != 1 or len(self.shape) > 1:
             refuse(graph, name, f"its eta has shape {list(self.shape)} where [K] is needed")
-        few, (mean, zero) = (graph.few_documents, graph.few_y), (jnp.asarray([[0.7, -1.3, 2.1]]), jnp.zeros((1, 3)))
-        look = jax.jit(partial(self.slopes, graph.few_values, *few))
-        at_zero, moved = look(zero, 1.0 + zero[None]), look(mean, 0.3 + zero[None])
-        line = at_zero[0] + 2 * at_zero[1][0] * mean
-        if not (np.allclose(at_zero[1], moved[1], rtol=1e-3) and np.allclose(line, moved[0], rtol=1e-3, atol=1e-3)):
+        if not self.is_normal:
             family = graph.family(name).__name__
             why = f"its distribution is {family} where a Normal around zbar @ eta is needed"
             refuse(graph, name, f"{why} (order='parallel' serves it)" if self.settings.order == "sequential" else why)
+
+    @cached_property
+    def is_normal(self) -> bool:
+        """Whether R is a quadratic of one predictor, seen on a few documents."""
+        if self.size != 1 or len(self.shape) > 1:
+            return False
+        graph, (mean, zero) = self.graph, (jnp.asarray([[0.7, -1.3, 2.1]]), jnp.zeros((1, 3)))
+        look = jax.jit(partial(self.slopes, graph.few_values, graph.few_documents, graph.few_y))
+        at_zero, moved = look(zero, 1.0 + zero[None]), look(mean, 0.3 + zero[None])
+        line = at_zero[0] + 2 * at_zero[1][0] * mean
+        return bool(np.allclose(at_zero[1], moved[1], rtol=1e-3) and np.allclose(line, moved[0], rtol=1e-3, atol=1e-3))
 
     def as_normal(self, values: Points) -> tuple[np.ndarray, np.ndarray]:
         """Target and precision of each document, [D]; a precision of 0 means unlabelled."""
@@ -299,9 +317,9 @@ class SmoothResponse:
         """The response's parameters with eta moved, and the parts of the objective there."""
         values, parts = state.response, self.parts(log_mean, state)
         at = [(part.given, part.shares, part.local.mean, part.local.covariance) for part in parts]
-        prior_slope, prior_bend = self._slopes_of_prior(values)
+        prior_slope, prior_bend = self.slopes_of_prior(values)
         n = self.num_topics * self.size
-        derivatives = [self._derivatives_of_part(words, values, part) for part in parts]
+        derivatives = [self.derivatives_of_part(words, values, part) for part in parts]
         ascent = np.asarray(sum(gradient.ravel() for gradient, _ in derivatives) + prior_slope, np.float64)
         bend = np.asarray(sum(hessian.reshape(n, n) for _, hessian in derivatives) + prior_bend, np.float64)
         move = solve_newton(-(bend + bend.T) / 2, ascent)
@@ -317,7 +335,7 @@ class SmoothResponse:
                 return new, moved
         return values, at
 
-    def _derivatives_of_part(self, words: Any, values: Points, part: Part) -> tuple[jax.Array, jax.Array]:
+    def derivatives_of_part(self, words: Any, values: Points, part: Part) -> tuple[jax.Array, jax.Array]:
         """Gradient [K, C] and Hessian [K, C, K, C] of its documents' R in eta."""
         tokens, sums = part.local.tokens, part.sums
         derivatives = self._slopes({**values, **part.given}, part.local.mean, part.local.covariance)

@@ -155,18 +155,23 @@ class PointSites:
     def __init__(self, graph: BoundGraph, names: list[str], log_density: Callable, steps: int) -> None:
         self.graph, self.names, self.steps = graph, names, steps
         self._to = {name: biject_to(graph.latent[name].fn.support) for name in names}
-        self._unravel = ravel_pytree(self._free({name: graph.few_values[name] for name in names}))[1]
+        self._unravel = ravel_pytree(self.free({name: graph.few_values[name] for name in names}))[1]
 
         def loss(flat: jax.Array, *data: Any) -> jax.Array:
             return -log_density(self._of_flat(flat), *data)
 
         self._slope = jax.jit(jax.value_and_grad(loss))
 
-    def _free(self, points: Points) -> dict[str, jax.Array]:
+    def free(self, points: Points) -> dict[str, jax.Array]:
+        """Values in the space without bounds."""
         return {name: self._to[name].inv(jnp.asarray(points[name])) for name in self.names}
 
+    def bounded(self, free: Mapping[str, jax.Array]) -> Points:
+        """The other way."""
+        return {name: self._to[name](value) for name, value in free.items()}
+
     def _of_flat(self, flat: jax.Array) -> Points:
-        return {name: self._to[name](value) for name, value in self._unravel(flat).items()}
+        return self.bounded(self._unravel(flat))
 
     def prior_means(self) -> Points:
         """The priors' means where they have one, else feasible values."""
@@ -187,7 +192,7 @@ class PointSites:
             value, gradient = self._slope(jnp.asarray(flat, jnp.float32), *data)
             return float(value), np.asarray(gradient, np.float64)
 
-        flat = np.asarray(ravel_pytree(self._free(points))[0], np.float64)
+        flat = np.asarray(ravel_pytree(self.free(points))[0], np.float64)
         from scipy.optimize import minimize  # a tenth of a second of start-up
 
         found = minimize(at, flat, jac=True, method="L-BFGS-B", options={"maxiter": self.steps})

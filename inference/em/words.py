@@ -5,6 +5,7 @@ A tilt is what each word of a document gains in each topic beside its own probab
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+from scipy import sparse
 
 from topiczoo.corpora.layouts import Documents, distinct_pairs, documents, token_batches
 
@@ -21,7 +23,7 @@ from ..steps import tokens as token_steps
 from ..steps import words as word_steps
 from ..steps.dirichlet import expected_log, fit_alpha, log_normaliser
 from ..steps.responses import Sums, no_less_than_rounding, sums_of_words
-from ..steps.words import Fallback, pair_batches
+from ..steps.words import Fallback, Room, pair_batches
 from ..story.bound import BoundGraph
 from ..story.graph import LABEL
 from ..story.response import Y
@@ -94,6 +96,14 @@ class BagWords(Proportions):
             shape = shape[0], (int(self.labels.max()) + 1) * shape[1]
         self.pairs = pair_batches(pairs, *shape)
         self._document_of = np.asarray(pairs.document)
+
+    def of_others(self, counts: sparse.csr_array, alpha: np.ndarray, room: Room) -> BagWords:
+        """The same for other documents."""
+        others, pairs = copy.copy(self), distinct_pairs(counts)
+        others.alpha, others.lengths = alpha, np.asarray(counts.sum(axis=1), np.float64)
+        others.pairs = pair_batches(pairs, counts.shape[0], counts.shape[1], room)
+        others._document_of = np.asarray(pairs.document)
+        return others
 
     def e_step(
         self, log_mean: np.ndarray, alpha: np.ndarray, gamma: jax.Array, tilt: np.ndarray | None = None,

@@ -21,6 +21,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from topiczoo.corpora.streams import Stream
+
 from ..story.bound import BoundGraph
 from .manifest import DOCUMENTS, RUN, Described, read_manifest, refuse_another, write_manifest
 from .sealed import PART, Damaged, read_sealed, write_sealed
@@ -32,6 +34,7 @@ MOST = 0.01  # share of a run's time that writing may take
 KEPT = 2  # states
 OWN = (RUN, DOCUMENTS)
 COMMAND = "command.json"  # what the command line remembers of its call
+STREAM = "stream"  # what a run's documents come from, where they are not in the folder
 NOT_SETTINGS = ("checkpoint", "progress_bar")
 
 Chunk = Mapping[str, np.ndarray]  # draws by name, [chains, draws, ...]
@@ -91,6 +94,8 @@ class Checkpoint(Nowhere):
             for name, parameter in signature.parameters.items()
             if parameter.kind is parameter.KEYWORD_ONLY and name not in NOT_SETTINGS
         }
+        if isinstance(corpus := given.get("corpus"), Stream):
+            settings[STREAM] = corpus.told()
         return cls(named["checkpoint"], engine.__name__, settings)
 
     def begin(self, graph: BoundGraph) -> None:
@@ -190,7 +195,9 @@ def opened(checkpoint: Any, graph: BoundGraph) -> Nowhere:
     if checkpoint is None:
         return Nowhere()
     if not isinstance(checkpoint, Checkpoint):
-        raise TypeError("checkpoint is for the public functions: call topiczoo.inference.gibbs, nuts, svi or vem.")
+        raise TypeError(
+            "checkpoint is for the public functions: call topiczoo.inference.gibbs, nuts, svi, vem or online."
+        )
     checkpoint.begin(graph)
     return checkpoint
 

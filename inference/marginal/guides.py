@@ -69,10 +69,11 @@ class PathwiseDirichlet(dist.Dirichlet):
 class Guide:
     """``guide(documents, y, rows, scale)``: draws every latent site for the documents at some rows of the corpus."""
 
-    def __init__(self, graph: BoundGraph, kind: str, seed: int) -> None:
+    def __init__(self, graph: BoundGraph, kind: str, seed: int, scale: float = 1.0) -> None:
+        """``scale``: how many documents one of the corpus stands for."""
         if kind not in KINDS:
             raise ValueError(f"guide is {kind!r}; give one of {', '.join(map(repr, KINDS))}.")
-        self.graph = graph
+        self.graph, self.scale = graph, scale
         self.sites = {name: site for name, site in graph.latent.items() if not site.discrete}
         self.amortised = graph.theta if kind == "amortised" else None
         if kind == "amortised" and not (self.amortised and self._is_dirichlet(self.amortised)):
@@ -161,7 +162,7 @@ class Guide:
             start = prior + lengths / shape[-1] * rng.uniform(0.8, 1.2, shape)
         elif len(shape) > 1 and shape[-1] == corpus.num_terms:
             # topics: the prior, and the corpus' words shared out, half as in the corpus and half as in a few documents
-            start = prior + _seeded_topics(corpus, int(np.prod(shape[:-1])), rng).reshape(shape)
+            start = prior + self.scale * _seeded_topics(corpus, int(np.prod(shape[:-1])), rng).reshape(shape)
         else:
             start = prior + rng.uniform(0.5, 1.5, shape)
         return start.astype(np.float32)

@@ -7,9 +7,7 @@ of the corpus.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from itertools import count
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,8 @@ from numpyro.infer.util import log_density
 from numpyro.optim import Adam
 
 from topiczoo.corpora import Corpus
-from topiczoo.corpora.layouts import Documents, Pairs, documents
+from topiczoo.corpora.layouts import Documents
+from topiczoo.corpora.streams import Stream
 
 from ..lasting.checkpoint import Checkpoint, Nowhere, opened
 from ..mcmc.weighing import with_weight
@@ -32,6 +31,8 @@ from ..story.bound import BoundGraph
 from ..story.reading import read
 from ..story.tracing import TRACING, circumstances, traced
 from ..story.validation import check_counts, check_numbers, check_seed, refuse_improper
+from ..streams.minibatches import Minibatches
+from .batches import Batches, StreamBatches
 from .guides import Guide, PathwiseDirichlet
 from .model import Marginal
 
@@ -44,7 +45,7 @@ LOOK = 50  # steps between two looks at the loss
 
 
 def svi(
-    story: str | Callable, corpus: Corpus, y: Any = None, *, seed: int = 0, num_steps: int = 2000,
+    story: str | Callable, corpus: Corpus | Stream, y: Any = None, *, seed: int = 0, num_steps: int = 2000,
     batch_size: int | None = None, guide: str = "mean_field", learning_rate: float = 0.05, num_draws: int = 500,
     response_weight: float = 1.0, checkpoint: str | Path | Checkpoint | None = None, progress_bar: bool = True,
     **arguments: Any,
@@ -56,7 +57,8 @@ def svi(
     story
         A generative story, ``story(corpus, y=None, *, ...)``, or the name of one of the zoo.
     corpus, y
-        Documents, and their responses where the story has them; NaN marks an unlabelled document.
+        Documents, and their responses where the story has them; NaN marks an unlabelled document. Or
+        ``corpora.stream(...)``, which has batches and responses of its own, with an amortised guide (docs/streams.md).
     num_steps, batch_size
         Steps of the optimiser, and documents in each; all of them by default.
     guide
@@ -83,14 +85,19 @@ def svi(
     check_seed(seed)
     check_counts(num_steps=num_steps, num_draws=num_draws)
     check_numbers(learning_rate=learning_rate)
-    if batch_size is not None:
-        check_counts(batch_size=batch_size)
-        if batch_size > len(corpus):
-            raise ValueError(f"batch_size is {batch_size}, more than the {len(corpus)} documents; give fewer.")
-    graph = read(story, corpus, y, arguments)
+    source = None
+    if isinstance(corpus, Stream):
+        source = _streamed(corpus, y, batch_size, guide, response_weight)
+        graph, batch_size = source.read(story, arguments), source.size
+    else:
+        if batch_size is not None:
+            check_counts(batch_size=batch_size)
+            if batch_size > len(corpus):
+                raise ValueError(f"batch_size is {batch_size}, more than the {len(corpus)} documents; give fewer.")
+        graph = read(story, corpus, y, arguments)
     refuse_improper(graph, "svi")
     weighed = with_weight(graph, response_weight)
-    fitted = _Fitting(weighed, guide, batch_size or len(corpus), learning_rate, num_steps, seed)
+    fitted = _Fitting(weighed, guide, batch_size or len(graph.corpus), learning_rate, num_steps, seed, source)
     losses, interrupted = fitted.run(num_steps, progress_bar, opened(checkpoint, graph))
     draws, means, snapshots, index = fitted.draw(num_draws)
     info = {
@@ -98,10 +105,23 @@ def svi(
         "learning_rate": learning_rate, "target": fitted.model.target, "losses": losses, "interrupted": interrupted,
         "response_weight": response_weight, "held_out": list(weighed.held_out), "as_means": sorted(means), **circumstances(),
     }  # fmt: skip
+    if source is not None:
+        info["num_documents"] = source.num_documents
     return Posterior.of(
         graph, draws, engine="svi", info=info, means=means, snapshots=snapshots, snapshot_index=index,
-        importance_ratios=fitted.importance_ratios if weighed is graph else None,
+        importance_ratios=fitted.importance_ratios if weighed is graph and source is None else None,
     )  # fmt: skip
+
+
+def _streamed(stream: Stream, y: Any, batch_size: int | None, guide: str, response_weight: float) -> Minibatches:
+    """The batches of a stream, where the guide's parameters are no more with more documents."""
+    if guide == "mean_field":
+        raise ValueError(
+            "guide is 'mean_field', which has parameters for every document; a stream takes guide='amortised'."
+        )
+    if response_weight != 1:
+        raise ValueError(f"response_weight is {response_weight!r}, and a stream holds no documents out; leave it out.")
+    return Minibatches(stream, y, batch_size, stream.seed)
 
 
 def learning_rates(peak: float, num_steps: int) -> Callable[[Any], Any]:
@@ -115,66 +135,20 @@ def learning_rates(peak: float, num_steps: int) -> Callable[[Any], Any]:
     return rate
 
 
-class Batches:
-    """Slices of a corpus as the story sees them, with pairs padded to one length so that one program serves."""
-
-    def __init__(self, corpus: Corpus, y: Any, size: int, held_out: Sequence[int] = ()) -> None:
-        self.corpus, self.y, self.size = corpus, y, size
-        self.counted = ~np.isin(np.arange(len(corpus)), held_out) if held_out else None  # as responses
-        pairs = np.diff(corpus.counts.indptr)
-        self.most = int(np.sort(pairs)[-size:].sum())
-        self.usual = min(self.most, int(np.ceil(size * pairs.mean() + 4 * np.sqrt(size) * pairs.std())))
-
-    def take(self, rows: np.ndarray) -> tuple[Documents, Any, jax.Array]:
-        """The documents at some rows, their responses, and the rows."""
-        part = self.corpus[rows]
-        counts = part.counts
-        places = self.usual if counts.nnz <= self.usual else max(self.most, counts.nnz)
-        pad = (0, places - counts.nnz)
-        document = np.repeat(np.arange(len(rows)), np.diff(counts.indptr))
-        pairs = Pairs(
-            jnp.asarray(np.pad(document, pad), jnp.int32),
-            jnp.asarray(np.pad(counts.indices, pad), jnp.int32),
-            jnp.asarray(np.pad(counts.data, pad), jnp.float32),  # a padding pair counts nothing
-        )
-        counted = None if self.counted is None else jnp.asarray(self.counted[rows], jnp.float32)
-        return (
-            replace(documents(part), pairs=pairs, counted=counted),
-            jax.tree.map(lambda leaf: jnp.asarray(leaf[rows]), self.y),
-            jnp.asarray(rows, jnp.int32),
-        )
-
-    def random(self, rng: np.random.Generator, start: int = 0) -> Iterator[tuple[Documents, Any, jax.Array]]:
-        """Random slices without end, from number ``start`` on: the corpus is shuffled and dealt out, what is left over waits
-        for the next shuffle."""
-        everything = self.take(np.arange(len(self.corpus))) if self.size == len(self.corpus) else None
-        each, shuffles, rows = len(self.corpus) // self.size, 0, np.arange(0)
-        for number in count(start):
-            if everything is not None:
-                yield everything
-                continue
-            while shuffles <= number // each:
-                rows, shuffles = rng.permutation(len(self.corpus)), shuffles + 1
-            first = number % each * self.size
-            yield self.take(np.sort(rows[first : first + self.size]))
-
-    def in_order(self) -> Iterator[tuple[Documents, Any, jax.Array]]:
-        """The whole corpus, slice by slice."""
-        for first in range(0, len(self.corpus), self.size):
-            yield self.take(np.arange(first, min(first + self.size, len(self.corpus))))
-
-
 class _Fitting:
     """The model, the guide and the optimiser's state."""
 
     def __init__(
-        self, graph: BoundGraph, guide: str, batch_size: int, learning_rate: float, num_steps: int, seed: int
-    ) -> None:
+        self, graph: BoundGraph, guide: str, batch_size: int, learning_rate: float, num_steps: int, seed: int,
+        source: Minibatches | None = None,
+    ) -> None:  # fmt: skip
         self.graph, self.seed = graph, seed
         self.model = Marginal(graph, nodes=NODES, average="log")
-        self.guide = Guide(graph, guide, seed)
-        self.batches = Batches(graph.corpus, graph.y, batch_size, graph.held_out)
-        self.scale = len(graph.corpus) / batch_size
+        number = len(graph.corpus) if source is None else source.num_documents
+        self.guide = Guide(graph, guide, seed, number / len(graph.corpus))
+        self.batches = Batches(graph.corpus, graph.y, min(batch_size, len(graph.corpus)), graph.held_out)
+        self.source = self.batches if source is None else StreamBatches(graph, source)
+        self.scale = number / batch_size
         if self.scale > 1:
             self._refuse_batches()
         # a single draw, with the divergence of two Dirichlets or two normals in closed form
@@ -192,12 +166,18 @@ class _Fitting:
                     f"The site {name!r} of the story {self.graph.story.name!r} has one density for all documents, so a "
                     "slice of them has none; leave batch_size out."
                 )
+            per_document = site.document_axis is not None and name in self.guide.sites and name != self.guide.amortised
+            if per_document and isinstance(self.source, StreamBatches):
+                raise ValueError(
+                    f"The site {name!r} of the story {self.graph.story.name!r} belongs to documents, and the guide would "
+                    "have parameters for each of a stream; fit a corpus in memory."
+                )
 
     def run(self, num_steps: int, progress_bar: bool, lasting: Nowhere) -> tuple[np.ndarray, bool]:
         """Take the steps; returns the losses, and whether Ctrl-C ended them early."""
         kept = lasting.kept
         losses: list[Any] = [] if kept is None else list(kept.arrays[LOSSES])
-        batches = self.batches.random(np.random.default_rng(self.seed), len(losses))
+        batches = self.source.random(np.random.default_rng(self.seed), len(losses))
         batch = next(batches)
         self.state = jax.jit(traced(self.svi.init))(jax.random.key(self.seed), *batch)
         if kept is not None:

@@ -41,6 +41,11 @@ class RunInfo(TypedDict, total=False):
     losses: np.ndarray
     bound: np.ndarray
     converged: bool
+    num_documents: int  # that were read in minibatches, of which the fit's corpus is a sample
+    passes: int  # through them
+    steps: int  # minibatches
+    kappa: float
+    tau: float
     seconds: float
     response_weight: float  # the power of the response's likelihood
     held_out: list[int]  # rows of documents whose responses counted for scales alone, where that is not 1

@@ -25,16 +25,33 @@ from .dirichlet import dirichlet_bound
 LOWEST = 40.0  # logarithms below the top that are kept: two such factors are still a float32 number
 
 
+class Room(NamedTuple):
+    """What there is room for in any case, so that what is compiled for some documents serves others."""
+
+    positions: int = LEAST_POSITIONS
+    deep: int = LEAST_POSITIONS  # distinct terms of a document
+
+    def larger(self) -> Room:
+        """By half, so that other documents will do with it."""
+        return Room(3 * self.positions // 2, 3 * self.deep // 2)
+
+
 class PairBlocks(NamedTuple):
     """Batches of documents as for tokens, with one position a distinct term and the term's count beside it."""
 
     batches: PaddedBatches
     repeats: jax.Array  # [shards, positions, width], 0 in padding
+    deep: int = LEAST_POSITIONS  # distinct terms of a document for which there is room in any case
 
     @property
     def deepest(self) -> int:
         """Room for the distinct terms of the document that has most."""
-        return rounded_up(max(int(np.max(self.batches.depth)), LEAST_POSITIONS))
+        return rounded_up(max(int(np.max(self.batches.depth)), self.deep))
+
+    @property
+    def needed(self) -> Room:
+        """What these documents have."""
+        return Room(int(np.sum(self.batches.depth, 1).max()), int(np.max(self.batches.depth)))
 
     @property
     def shards(self) -> tuple:
@@ -43,16 +60,16 @@ class PairBlocks(NamedTuple):
         return batches.terms, self.repeats, batches.start, batches.depth, batches.rows, batches.lengths
 
 
-def pair_batches(pairs: Pairs, num_documents: int, num_terms: int) -> PairBlocks:
+def pair_batches(pairs: Pairs, num_documents: int, num_terms: int, room: Room = Room()) -> PairBlocks:
     """Lay distinct pairs out as if each were one token."""
     document, term = np.asarray(pairs.document), np.asarray(pairs.term)
     lengths = np.bincount(document, minlength=num_documents)
     once: Any = SimpleNamespace(num_documents=num_documents, num_terms=num_terms, lengths=lengths)
     once.tokens = lambda: (document, term)
-    batches = token_batches(once)
+    batches = token_batches(once, least=room.positions)
     repeats = np.zeros(batches.terms.shape, np.float32)
     repeats[batches.positions()] = np.asarray(pairs.count)
-    return PairBlocks(batches, jnp.asarray(repeats))
+    return PairBlocks(batches, jnp.asarray(repeats), room.deep)
 
 
 class Weighed(NamedTuple):

@@ -88,7 +88,7 @@ def checked(graph: BoundGraph) -> BoundGraph:
     _refuse_absent_response(graph)
     check_parameters(graph)  # makes few_values now, not for the first time while something is compiled
     if graph.response.missing:
-        _refuse_missing_above(graph)
+        refuse_missing_above(graph)
     return graph
 
 
@@ -129,7 +129,7 @@ def _refuse_absent_response(graph: BoundGraph) -> None:
             )
 
 
-def _refuse_missing_above(graph: BoundGraph) -> None:
+def refuse_missing_above(graph: BoundGraph) -> None:
     """A missing response is masked where it is observed; what is drawn given it would read a value made up for it."""
     leaves, form = jax.tree.flatten(graph.few_y)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from typing import Any
 CALLED = {"names": "--id", "text": "--text", "y": "--y", "covariates": "--covariates", "vocabulary": "--vocabulary",
           "responses": "--responses", "delimiter": "--delimiter", "encoding": "--encoding", "format": "--format",
           "min_df": "--min-df", "max_df": "--max-df", "stop_words": "--stop-words", "ngram_range": "--ngrams",
-          "keep_texts": "--keep-texts"}  # fmt: skip
+          "keep_texts": "--keep-texts", "files": "DATA"}  # fmt: skip
 DEFAULTS: dict[str, Any] = {"min_df": 2, "stop_words": "english"}
 
 
@@ -30,7 +31,6 @@ def read_corpus(options: argparse.Namespace, path: str) -> tuple[Any, Any, dict[
 
 def read_new(options: argparse.Namespace, path: str, fit: Any, *, keep_texts: bool = False) -> tuple[Any, Any]:
     """New documents in the words of a fit, and their responses or None; ``keep_texts`` where they are to be read."""
-    known = fit.info.get("vectoriser", {})
     format = _format(options, path)
     if format == "ldac":
         if options.vocabulary is None and fit.info.get("format") != "ldac":
@@ -42,9 +42,7 @@ def read_new(options: argparse.Namespace, path: str, fit: Any, *, keep_texts: bo
             raise ValueError(
                 "--vocabulary names the terms of LDA-C; texts are counted in those of the fit: leave it out."
             )
-        words: dict[str, Any] = {"stop_words": known["stop_words"]} if known.get("stop_words") else {}
-        if "ngram_range" in known:
-            words["ngram_range"] = tuple(known["ngram_range"])
+        words = _words_of(fit)
         if format != "folder":
             options.text = options.text or fit.info.get("text")
         if options.covariates is None:
@@ -58,6 +56,38 @@ def read_new(options: argparse.Namespace, path: str, fit: Any, *, keep_texts: bo
         )
     print_rows(len(corpus), {"without a word that the fit knows": unknown, "unlabelled": _unlabelled(y)})
     return corpus, y
+
+
+def stream_of(options: argparse.Namespace, path: str, fit: Any) -> Any:
+    """New documents in the words of a fit, batch by batch."""
+    from topiczoo import corpora
+
+    covariates = options.covariates or ",".join(map(str, fit.corpus.covariates.columns))
+    columns = [name.strip() for name in covariates.split(",") if name.strip()]
+    text = options.text or fit.info.get("text") or "text"
+    with called_as_here():
+        return corpora.stream(
+            path, text, vocabulary=fit.vocabulary, names=options.id, covariates=columns, **_words_of(fit)
+        )
+
+
+def _words_of(fit: Any) -> dict[str, Any]:
+    """How the words of a fit were chosen, as far as that tells how texts are split."""
+    known = fit.info.get("vectoriser", {})
+    words: dict[str, Any] = {"stop_words": known["stop_words"]} if known.get("stop_words") else {}
+    if "ngram_range" in known:
+        words["ngram_range"] = tuple(known["ngram_range"])
+    return words
+
+
+@contextlib.contextmanager
+def called_as_here() -> Iterator[None]:
+    """A sentence that begins with an argument of a reader begins with what the command line calls it."""
+    try:
+        yield
+    except (ValueError, TypeError, FileNotFoundError) as error:
+        said = re.sub(r"^(\w+)(?= )", lambda word: CALLED.get(word[1], word[1]), str(error))
+        raise type(error)(said) from None
 
 
 def standardised(y: Any, column: str) -> tuple[Any, list[float]]:
@@ -103,15 +133,11 @@ def _read(options: argparse.Namespace, path: str, **settings: Any) -> tuple[Any,
     y, responses = getattr(options, "y", None), getattr(options, "responses", None)
     covariates = [name.strip() for name in options.covariates.split(",")] if options.covariates else None
     options.text = options.text or "text"
-    try:
+    with called_as_here():
         data: Any = corpora.read(
             path, options.text, y=y, names=options.id, covariates=covariates, format=options.format,
             delimiter=options.delimiter, encoding=options.encoding, responses=responses, tell=print, **settings,
         )  # fmt: skip
-    except (ValueError, TypeError, FileNotFoundError) as error:
-        # the sentence begins with an argument of the reader, which the command line calls otherwise
-        said = re.sub(r"^(\w+)(?= )", lambda word: CALLED.get(word[1], word[1]), str(error))
-        raise type(error)(said) from None
     return data if y or responses else (data, None)
 
 

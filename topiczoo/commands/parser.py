@@ -206,12 +206,14 @@ def _predict(command: argparse.ArgumentParser) -> None:
 
     Writes a CSV file with a row a document: its name, the mean of its response with an interval, or its class with
     probabilities; where the story has no response, its topic proportions. Words are counted as they were for the fit.
+    Where OUT ends in .parquet, DATA is a Parquet file, a folder or a pattern of them, which is read and written batch by
+    batch.
 
     topiczoo predict fit.nc new.csv predictions.csv --id id --interval 0.8
     """
     _saved_fit(command)
     command.add_argument("data", metavar="DATA", help=DATA)
-    command.add_argument("out", metavar="OUT", help="where predictions are written (CSV)")
+    command.add_argument("out", metavar="OUT", help="where predictions are written (CSV, or Parquet from Parquet)")
     command.add_argument("--interval", type=float, default=0.9, help="probability of the interval (0.9)")
     command.add_argument(
         "--raw", action="store_true", help="leave texts that a spreadsheet would take for formulas as they are"

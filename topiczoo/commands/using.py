@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from .arguments import aside, check_output, find_story
-from .documents import read_new
+from .documents import read_new, stream_of
 from .printing import leading_of_classes, print_classes, print_topics
+
+PARQUET = (".parquet", ".pq")
 
 
 def load_fit(options: argparse.Namespace) -> Any:
@@ -28,6 +31,8 @@ def predict(options: argparse.Namespace) -> int:
     if not 0 < options.interval < 1:
         raise ValueError(f"--interval is {options.interval}; give a number between 0 and 1.")
     fit = load_fit(options)
+    if is_stream(options):
+        return predict_stream(options, fit)
     with aside(options.out):
         corpus, _ = read_new(options, options.data, fit)
     if not fit.response.parts:
@@ -43,6 +48,29 @@ def predict(options: argparse.Namespace) -> int:
     corpora.write_csv(frame, options.out, raw=options.raw)
     with aside(options.out):
         print(f"{len(frame)} predictions written to {options.out}")
+    return 0
+
+
+def is_stream(options: argparse.Namespace) -> bool:
+    """Whether documents are read and written batch by batch: Parquet on both sides."""
+    written, pattern = Path(options.out).suffix.lower() in PARQUET, not Path(options.data).exists()
+    pattern = pattern and any(sign in options.data for sign in "*?[")
+    if pattern and not written:
+        raise ValueError(f"DATA is {options.data!r}, a pattern of Parquet files; let OUT end in .parquet as well.")
+    if written and not (pattern or Path(options.data).suffix.lower() in PARQUET or Path(options.data).is_dir()):
+        raise ValueError(f"OUT is {options.out!r}, which is written from Parquet files alone; let it end in .csv.")
+    return written
+
+
+def predict_stream(options: argparse.Namespace, fit: Any) -> int:
+    """Predictions, or proportions where there is no response, from Parquet to Parquet."""
+    from topiczoo.inference.filing import predictions_of, proportions_of, write
+
+    stream, seed = stream_of(options, options.data, fit), {"seed": options.seed}
+    told = predictions_of(fit, options.interval, **seed) if fit.response else proportions_of(fit, **seed)
+    shift, scale = fit.info.get("standardised", (None, None))
+    path = write(options.out, stream, told if scale is None else lambda corpus: told(corpus) * scale + shift)
+    print(f"{stream.num_documents} predictions written to {path}")
     return 0
 
 

@@ -8,10 +8,13 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import validate_data
 
+from topiczoo import inference
 from topiczoo.diagnostics.scoring.held_out import HeldOut, perplexity
 from topiczoo.models import lda, mixture
 
 from .base import TopicEstimator
+
+FEW = 20  # draws of topics after each minibatch
 
 
 class _OfWords(TopicEstimator):
@@ -52,6 +55,32 @@ class LDA(_OfWords):
         story_options: Mapping[str, Any] | None = None, random_state: Any = None, verbose: bool = False,
     ) -> None:  # fmt: skip
         self._keep(locals())
+
+    def partial_fit(self, X: Any, y: Any = None, *, num_documents: int = 1_000_000) -> Self:
+        """Learn from a minibatch of counts by online variational EM, whatever ``engine`` is; y is not looked at.
+
+        ``num_documents``: how many documents there are or will be, read at the first call. Rows of the first minibatch are a
+        sample of them. A ``fit`` in between starts anew (docs/streams.md).
+        """
+        first = not hasattr(self, "_learning")
+        corpus = self._corpus(validate_data(self, X, accept_sparse="csr", reset=first), empty="drop")
+        if first:
+            self._check_arguments(lda)
+            arguments = {**self._told(), **(self.story_options or {})}
+            self._learning = inference.OnlineVEM(
+                lda, corpus, num_documents=num_documents, seed=self._seed(), **arguments
+            )
+        else:
+            self._learning.partial_fit(corpus)
+        self.fit_ = self._learning.so_far(FEW)
+        self.components_ = self._components()
+        return self
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit the topics of counts [documents, terms]; y is not looked at."""
+        if hasattr(self, "_learning"):
+            del self._learning
+        return super().fit(X, y)
 
     def _story(self) -> Callable:
         return lda
