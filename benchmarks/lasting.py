@@ -147,9 +147,7 @@ def main():
     if options.child:
         child(*options.child)
     if options.kills:
-        print(
-            "| engine | the same | moments to be killed at | checkpoints when killed | not killed in time |\n|---|---|---|---|---|"
-        )
+        print("| engine | the same | moments | checkpoints when killed | not killed in time |\n|---|---|---|---|---|")
         kills(options.engines, options.kills, options.seed)
     if options.cost:
         print("| engine | MB | seconds | of the processor | share of a minute |\n|---|---|---|---|---|")
