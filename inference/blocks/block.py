@@ -127,7 +127,7 @@ class Block(MCMCKernel):
         recorded = self.record({**values, **new}, values, data) if self.records else {}
         return new, self._and_averaged(means, values), recorded
 
-    def _and_averaged(self, means: Values, values: Values) -> Values:
+    def _and_averaged(self, means: dict, values: Values) -> dict:
         return {**means, **{name: values[name] for name in self.averaged}}
 
     def draw_unless(self, passing: jax.Array, key: jax.Array, values: Values, data: Data) -> tuple[dict, dict]:

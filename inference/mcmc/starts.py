@@ -82,8 +82,8 @@ def _with_merged_topics(graph: BoundGraph, data: Data, keys: Sequence[jax.Array]
     def found(i: int) -> Assignments:
         z = whole(keys[i], num_topics=FACTOR * graph.num_topics)
         tables = np.asarray(z.document_topic), np.asarray(z.topic_term)
-        new = merged(*tables, graph.num_topics, float(alpha.mean()), float(gamma.mean()))
-        new = jnp.asarray(in_order(new, *tables, alpha, gamma), jnp.int32)
+        becomes = merged(*tables, graph.num_topics, float(alpha.mean()), float(gamma.mean()))
+        new = jnp.asarray(in_order(becomes, *tables, alpha, gamma), jnp.int32)
         chain = jax.tree.map(lambda leaf: leaf[i], states[0]) if together else states[i]
         return recount(new, z, {name: value for name, value in chain.z.items() if name != "z"}, data)
 
