@@ -172,9 +172,12 @@ def _scatter(axes: Axes, params: dict, given: list[list[Axis]], made: list[list[
 
 
 def _scan(axes: Axes, params: dict, given: list[list[Axis]], made: list[list[Axis]]) -> None:
-    consts, carried = params["num_consts"], params["num_carry"]
-    carry, rows = given[consts : consts + carried], given[consts + carried :]
-    found = axes.walk(params["jaxpr"].jaxpr, [*given[: consts + carried], *(row[1:] for row in rows)])
+    inner = params["jaxpr"].jaxpr
+    # what goes in and out row by row has an axis less within
+    carried = sum(len(own) == len(_shape(out)) for own, out in zip(made, inner.outvars, strict=True))
+    first = sum(len(part) == len(_shape(atom)) for part, atom in zip(given, inner.invars, strict=True))
+    carry, rows = given[first - carried : first], given[first:]
+    found = axes.walk(inner, [*given[:first], *(row[1:] for row in rows)])
     for start, end, own in zip(carry, found[:carried], made[:carried], strict=True):
         axes.join_all(start, end)
         axes.join_all(start, own)
