@@ -147,15 +147,17 @@ class Documents:
         )  # fmt: skip
 
 
-def documents(corpus: Corpus, *, pairs: bool = False, tokens: bool = False, batches: bool = False) -> Documents:
-    """The numbers of a corpus as a pytree, with the layouts asked for."""
+def documents(
+    corpus: Corpus, *, pairs: bool = False, tokens: bool = False, batches: bool = False, processes: int = 1
+) -> Documents:
+    """The numbers of a corpus as a pytree, with the layouts asked for; batches for so many processes to share out."""
     layout: dict[str, Any] = {}
     if pairs:
         layout["pairs"] = distinct_pairs(corpus.counts)
     if tokens:
         layout["token_document"], layout["token_term"] = map(on_device, corpus.tokens())
     if batches:
-        layout["batches"] = token_batches(corpus, long=True)
+        layout["batches"] = token_batches(corpus, long=True, processes=processes)
     return Documents(
         lengths=on_device(corpus.lengths, np.float32),
         covariates=_numeric(corpus.covariates),
@@ -188,19 +190,21 @@ def _numeric(frame: pd.DataFrame) -> dict[str, jax.Array]:
 
 
 def token_batches(
-    corpus: Corpus, shards: int | None = None, *, long: bool = False, least: int = LEAST_POSITIONS
+    corpus: Corpus, shards: int | None = None, *, long: bool = False, least: int = LEAST_POSITIONS, processes: int = 1
 ) -> PaddedBatches:
     """Blocks of documents of like length, the longest first, each dealt to the shard that has least to do so far.
 
     With ``long`` documents that are much longer than others are laid out beside the batches, on a host: it has no time for
-    positions without a token. There are ``least`` positions at the least.
+    positions without a token. There are ``least`` positions at the least. A corpus that is worth it has as many shards for
+    each of so many ``processes``.
     """
     lengths, alone = corpus.lengths, np.zeros(corpus.num_documents, bool)
     if long and jax.default_backend() == "cpu":
         alone = lengths > max(LONG, LONGER * np.quantile(lengths, 0.9))
         lengths = np.where(alone, 0, lengths)
     if shards is None:
-        shards = SHARDS if lengths.sum() >= LEAST_SHARED and jax.default_backend() == "cpu" else 1
+        shards = SHARDS if jax.default_backend() == "cpu" else 1
+        shards = -(-shards // processes) * processes if lengths.sum() >= LEAST_SHARED else 1
     width = batch_width(corpus.num_documents / shards)
     order = np.full(-(-corpus.num_documents // width) * width, -1)
     order[: corpus.num_documents] = np.argsort(-lengths, kind="stable")

@@ -25,6 +25,7 @@ from topiczoo.corpora.layouts import LongDocuments, PaddedBatches
 
 from ..native import sweep as compiled
 from ..native.build import registered
+from ..programs.processes import own
 from ..samplers.gamma import dirichlet
 from ..samplers.uniforms import shard_uniforms, token_uniforms
 from .assignments import Assignments, Labels, count, long_counts
@@ -191,6 +192,17 @@ class Swept(NamedTuple):
     proposed: (
         jax.Array
     )  # tokens of each lane for which the words alone proposed another topic, [shards, batches, width]
+
+
+def own_topics(z: Assignments) -> Assignments:
+    """What a process needs of topics to sweep those of its own shards."""
+    return z._replace(topics=own(z.topics))
+
+
+def limits(batches: PaddedBatches, weights: Weights) -> Swept:
+    """Than which no number that shards leave is larger."""
+    longest = int(np.max(batches.lengths, initial=0))
+    return Swept(weights.term_topic.shape[1], longest, longest)  # type: ignore[arg-type]
 
 
 def sweep_shards(

@@ -23,6 +23,7 @@ from numpyro.infer import MCMC
 from ..kernels.sharding import WORKERS
 from ..lasting.checkpoint import Chunk, Kept, Nowhere
 from ..programs.keeping import keep, shapes
+from ..programs.processes import is_first
 from ..programs.progress import tqdm
 from ..story.tracing import Values, traced
 
@@ -90,8 +91,9 @@ class Programs:
 
     def __init__(self, kernel: Any, num_warmup: int) -> None:
         self.kernel = kernel
-        # a core does best with one chain after the other; an accelerator with all of them side by side
-        self.together = jax.default_backend() != "cpu"
+        # a core does best with one chain after the other; an accelerator with all of them side by side, unless processes
+        # share out the sweep of each
+        self.together = jax.default_backend() != "cpu" and jax.process_count() == 1
         self.start = self.of_chains(lambda key, data: kernel.init(key, num_warmup, None, data, {}))
         self.advance: dict[Hashable, Callable] = {}
 
@@ -128,7 +130,9 @@ class Chains:
     def advance(self, steps: int) -> tuple[list[Any], dict, dict]:
         """The states some steps later, and the draws and fields on the way, each [chains, draws, ...]."""
         program = self._ready(steps)
-        with ThreadPoolExecutor(min(len(self.states), WORKERS)) as threads:
+        # processes must wait for each other in the same order, chain after chain
+        beside = min(len(self.states), WORKERS) if jax.process_count() == 1 else 1
+        with ThreadPoolExecutor(beside) as threads:
             found = list(threads.map(lambda state: jax.block_until_ready(program(state, self.data)), self.states))
         states = [state for state, _, _ in found]
         draws, fields = (
@@ -182,7 +186,7 @@ def run_chains(
     keys = jnp.stack([jax.random.fold_in(jax.random.key(seed), chain) for chain in range(num_chains)])
     interrupted, lasting = False, lasting or Nowhere()
     num_samples = schedule.num_samples + lasting.more
-    with tqdm(total=schedule.num_warmup + num_samples, disable=not progress_bar, unit="draw") as bar:
+    with tqdm(total=schedule.num_warmup + num_samples, disable=not (progress_bar and is_first()), unit="draw") as bar:
         bar.set_description("compiling")
         chains = Chains(kernel, keys, data, schedule, begin if lasting.kept is None else None, form)
         progress = Progress.of(lasting.kept, chains.states)

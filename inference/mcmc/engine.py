@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from topiczoo.corpora import Corpus
@@ -15,6 +16,7 @@ from ..blocks.topics import TopicBlock
 from ..lasting.checkpoint import Checkpoint, opened
 from ..native.build import COMPILED
 from ..posterior.posterior import Posterior
+from ..programs.processes import agree
 from ..story.bound import BoundGraph
 from ..story.classes import check_labels
 from ..story.reading import read
@@ -30,6 +32,7 @@ BUDGET = 128 * 2**20  # bytes: a site whose draws would take more is kept as run
 MOST_DIVERGENT = 0.05  # share of a chain's draws that may diverge without a warning
 CHUNK_TOKENS = 3_000_000  # token updates between two looks at a chain: about a second
 CHUNK_TOKENS_OF_KERNELS = 1_000_000_000
+ANOTHER = "Processes of one run were asked for different ones; make the same call in each, on the same documents."
 
 
 def gibbs(
@@ -88,7 +91,13 @@ def gibbs(
     check_labels(graph)
     weighed = with_weight(graph, response_weight)
     large = _large_sites(graph, num_samples // thinning * num_chains, keep)
-    data = Data(graph.documents(pairs=not graph.has_words, batches=graph.has_words), graph.response.on_device())
+    number = jax.process_count()
+    agree(
+        (repr(graph.story.name), seed, num_warmup, num_samples, num_chains, corpus.counts.shape, corpus.num_tokens),
+        ANOTHER,
+    )
+    laid_out = graph.documents(pairs=not graph.has_words, batches=graph.has_words, processes=number)
+    data = Data(laid_out, graph.response.on_device())
     plan = choose_blocks(weighed, draw_theta=graph.theta not in large, collapse=collapse)
     plan, data = hold_out(plan, data)
     plan.thin(thinning)
@@ -108,11 +117,12 @@ def gibbs(
         unstored=[*large, *discrete], snapshot=snapshot, statistics=plan.statistics,
     )  # fmt: skip
     kernel, topics = (plan if plan.form is None else plan.bare()).kernel(), plan.blocks[-1]
-    # a sweep in C++ shares its batches out to threads by itself
+    # a sweep in C++, or by a kernel, shares its batches out to threads by itself, but not to processes
     shared = graph.has_words and len(data.documents.laid_out.terms) > 1 and isinstance(topics, TopicBlock)
-    shared = shared and topics.swept_by != COMPILED
+    at_once = shared and (by_kernel or topics.swept_by == COMPILED)
+    shared = shared and (number > 1 or not at_once)
     drawn = run_chains(
-        SplitGibbs(kernel, num_chains) if shared else kernel, data, seed=seed, num_chains=num_chains,
+        SplitGibbs(kernel, num_chains if number == 1 else 1, at_once) if shared else kernel, data, seed=seed, num_chains=num_chains,
         schedule=schedule, constrain=plan.constrain,
         reset=reset_totals, means=totals, progress_bar=progress_bar, begin=begin,
         form=plan.form and (plan.form, shared, num_chains), lasting=opened(checkpoint, graph),
@@ -124,7 +134,7 @@ def gibbs(
         info={
             "seed": seed, "num_warmup": num_warmup, "thinning": thinning, "start": "merged" if begin else "random",
             "response_weight": response_weight, "held_out": list(weighed.held_out), "blocks": plan.describe(),
-            "sweep": getattr(topics, "swept_by", None), "interrupted": drawn.interrupted, "as_means": sorted(large),
+            "sweep": getattr(topics, "swept_by", None), "processes": number, "interrupted": drawn.interrupted, "as_means": sorted(large),
             **circumstances(),
         },
     )  # fmt: skip

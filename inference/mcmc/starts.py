@@ -28,9 +28,20 @@ from topiczoo.corpora.layouts import Documents, PaddedBatches
 
 from ..gpu.choosing import sweep_tokens, with_kernels
 from ..kernels.assignments import Assignments, Labels, count
-from ..kernels.sharding import WORKERS, by_threads
-from ..kernels.sweep import FLOOR, Given, Swept, Weights, assembled, sweep_long, sweep_shards
+from ..kernels.sharding import WORKERS, by_threads, own_shards
+from ..kernels.sweep import (
+    FLOOR,
+    Given,
+    Swept,
+    Weights,
+    assembled,
+    limits,
+    own_topics,
+    sweep_long,
+    sweep_shards,
+)
 from ..native.build import registered
+from ..programs.processes import gathered
 from ..story.assignments import AssignmentHandler, TopicAssignments
 from ..story.bound import BoundGraph
 from ..story.response import Y
@@ -136,14 +147,15 @@ def over_complete(
 ) -> Assignments:
     """Topics of all words after some sweeps, in each of which topics stand at their posterior mean."""
     priors = jnp.full((1, num_topics), alpha, jnp.float32), jnp.float32(gamma)
-    z = _first(key, batches, num_topics, num_terms)
+    z, own = _first(key, batches, num_topics, num_terms), own_shards(batches)
     for step in range(SWEEPS):
         told = _given(jax.random.fold_in(key, step), z.topic_term, *priors)
-        if with_kernels(batches) or registered():  # these share their work out by themselves
-            swept = _sweep_at_once(told, z, batches)
+        if with_kernels(own) or registered():  # these share their work out by themselves
+            swept = _sweep_at_once(told, own_topics(z), own)
         else:
-            swept = Swept(*map(jnp.asarray, by_threads(_sweep, batches, told, z, batches)))
-        z = _assembled(swept, told, z, batches, num_terms)
+            swept = by_threads(_sweep, own, told, own_topics(z), own)
+        swept = gathered(swept, len(batches.terms), limits(batches, told.weights))
+        z = _assembled(Swept(*map(jnp.asarray, swept)), told, z, batches, num_terms)
     return z
 
 
