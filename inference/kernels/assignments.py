@@ -20,11 +20,12 @@ from ..samplers.uniforms import tokens_of_positions
 class Assignments(NamedTuple):
     """Every token's topic and the counts that follow from them."""
 
-    topics: jax.Array  # [shards, positions, width] int32, as PaddedBatches.terms
+    topics: Any  # [shards, positions, width] int32, as PaddedBatches.terms; where these lie in files, whatever stands for it
     document_topic: jax.Array  # [documents, topics] float32
     topic_term: Any = None  # as beta, [topics, terms] or [labels, topics, terms] float32; None where nobody reads it
     long: Any = None  # topics of documents that are laid out alone, as LongDocuments.terms
     proposed: Any = None  # share of tokens for which the words alone proposed another topic in the last sweep
+    moved: Any = None  # share of tokens with another topic since then, where terms lie in files
 
     # To NumPyro, which checks values against plates, the whole is one value outside all plates.
     @property

@@ -94,7 +94,8 @@ class Programs:
         # a core does best with one chain after the other; an accelerator with all of them side by side, unless processes
         # share out the sweep of each
         self.together = jax.default_backend() != "cpu" and jax.process_count() == 1
-        self.start = self.of_chains(lambda key, data: kernel.init(key, num_warmup, None, data, {}))
+        start = self.of_chains(lambda key, data: kernel.init(key, num_warmup, None, data, {}))
+        self.start = kernel.started(start) if hasattr(kernel, "started") else start
         self.advance: dict[Hashable, Callable] = {}
 
     def of_chains(self, one_chain: Callable) -> Any:
@@ -131,7 +132,8 @@ class Chains:
         """The states some steps later, and the draws and fields on the way, each [chains, draws, ...]."""
         program = self._ready(steps)
         # processes must wait for each other in the same order, chain after chain
-        beside = min(len(self.states), WORKERS) if jax.process_count() == 1 else 1
+        alone = jax.process_count() > 1 or getattr(self.kernel, "alone", False)
+        beside = 1 if alone else min(len(self.states), WORKERS)
         with ThreadPoolExecutor(beside) as threads:
             found = list(threads.map(lambda state: jax.block_until_ready(program(state, self.data)), self.states))
         states = [state for state, _, _ in found]

@@ -38,7 +38,9 @@ class SplitGibbs:
     def __init__(self, kernel: Gibbs, num_chains: int, at_once: bool = False) -> None:
         """``at_once``: the sweep shares its work out to threads by itself."""
         self.kernel, self.workers, self.at_once = kernel, max(1, sharding.WORKERS // num_chains), at_once
-        self.init = kernel.init
+
+    def init(self, *arguments: Any) -> Any:
+        return self.kernel.init(*arguments)
 
     def program(self, steps: int, thinning: int, unstored: Any, fields: Any, state: Any, data: tuple) -> Callable:
         """A function from a chain's state to its state so many steps later, the draws and the fields of its states."""

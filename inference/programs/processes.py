@@ -1,8 +1,8 @@
 """Several processes that make one run: which parts of the work are whose, and what they tell each other.
 
 Every process makes the same call on the same documents. What is shared out is found by one process each and told to all
-others, by JAX's own collectives; all else is computed by every process, and is the same in all. So draws do not depend on how
-many processes there are. A process alone shares nothing out and tells nobody.
+others, by JAX's own collectives; all else is computed by every process, and is the same in all. So draws do not depend on
+how many processes there are. A process alone shares nothing out and tells nobody.
 """
 
 from __future__ import annotations
