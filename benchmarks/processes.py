@@ -3,9 +3,9 @@
     python benchmarks/processes.py --tokens 1e6,1e7,1e8 --ways memory,shards,processes [--iterations 4] [--write]
 
 `memory` is one process, `shards` the same with the tokens in files, `processes` two processes of one core each against the
-one with two, `both` two processes with shards. Whole iterations of LDA from random topics, one chain, after the first; by C++
-where that is built. Documents have 100 tokens, terms by Zipf's law. Draws of all ways must be the same. Seconds of processors
-are those of all processes together.
+one with two, `both` two processes with shards. Whole iterations of LDA from random topics, one chain, after the first; by
+C++ where that is built. Documents have 100 tokens, terms by Zipf's law. Draws of all ways must be the same. Seconds of
+processors are those of all processes together.
 """
 
 from __future__ import annotations

@@ -112,13 +112,13 @@ class Passes:
             found, self._of_documents(lanes), jnp.asarray(total(table), jnp.float32), None, share[0], share[1]
         )
 
-    def _of_documents(self, lanes: np.ndarray) -> jax.Array:
-        """Counts of lanes as those of documents, [documents, topics]."""
+    def _of_documents(self, lanes: np.ndarray) -> np.ndarray:
+        """Counts of lanes as those of documents, [documents, topics], in as few bytes."""
         rows, there = self.shards.batches.rows, self.shards.batches.lengths > 0
-        counts = np.zeros((len(self.shards.corpus), lanes.shape[-1]), np.float32)
+        counts = np.zeros((len(self.shards.corpus), lanes.shape[-1]), lanes.dtype)
         for shard, inside in enumerate(there):
             counts[rows[shard][inside]] = lanes[shard][inside]
-        return jnp.asarray(counts)
+        return counts
 
 
 class StreamedGibbs(SplitGibbs):
@@ -154,7 +154,7 @@ class StreamedGibbs(SplitGibbs):
             for step in range(steps):
                 z, bare = state.z["z"], self._bare(state)
                 state, told = others(bare, z._replace(topics=None), data)
-                z = self.passes(sweep, z.topics, self.graph.num_topics, told, z.document_topic)
+                z = self.passes(sweep, z.topics, self.graph.num_topics, told)
                 state, *drawn = last(state, z._replace(topics=None), data)
                 state = _placed(state, z)
                 if (step + 1) % thinning == 0:
@@ -171,7 +171,8 @@ class StreamedGibbs(SplitGibbs):
         return self._bare(state), told._replace(context=(documents, y, values))
 
     def _last(self, unstored: Any, fields: Any, state: Any, z: Assignments, data: tuple) -> tuple[Any, dict, dict]:
-        state, *drawn = self._finish(unstored, fields, self._dressed(state, z), z, data)
+        state = self._dressed(state, z)
+        state, *drawn = self._finish(unstored, fields, state, state.z["z"], data)
         return self._bare(state), *drawn
 
     def _bare(self, state: Any) -> Any:
@@ -186,15 +187,16 @@ class StreamedGibbs(SplitGibbs):
 
     def _dressed(self, state: Any, z: Assignments) -> Any:
         """A bare state with topics, and a constant for theta: nobody reads it, and XLA leaves it out."""
-        theta = _even(z)
+        z = z._replace(document_topic=z.document_topic.astype(jnp.float32))
+        theta = _even(z.document_topic.shape)
         *others, last = state.block_states
         values = {"z": z, self.graph.theta: theta}
         last = last._replace(z={**last.z, **values}, total={**last.total, self.graph.theta: theta})
         return state._replace(z={**state.z, **values}, block_states=(*others, last))
 
 
-def _even(z: Assignments) -> jax.Array:
-    return jnp.full(z.document_topic.shape, 1 / z.document_topic.shape[1])
+def _even(shape: tuple[int, ...]) -> jax.Array:
+    return jnp.full(shape, 1 / shape[1])
 
 
 def _placed(state: Any, z: Assignments) -> Any:
@@ -203,16 +205,15 @@ def _placed(state: Any, z: Assignments) -> Any:
 
 
 def _sweep(
-    supervision: Any, graph: BoundGraph | None, batches: PaddedBatches, topics: jax.Array, between: Any, told: Given,
-    document_topic: jax.Array,
+    supervision: Any, graph: BoundGraph | None, batches: PaddedBatches, topics: jax.Array, between: Any, told: Given
 ) -> Found:  # fmt: skip
-    z = Assignments(topics, document_topic)
+    num_topics = told.weights.term_topic.shape[1]
     if graph is not None:
         documents, y, values = told.context
-        told = told._replace(context=(documents, y, {**values, graph.theta: _even(z)}))
-    swept = sweep_shards(supervision, True, told, z, batches, between)
+        theta = _even((documents.num_documents, num_topics))
+        told = told._replace(context=(documents, y, {**values, graph.theta: theta}))
+    swept = sweep_shards(supervision, True, told, Assignments(topics, None), batches, between)
     inside = batches.terms < told.weights.num_terms
-    num_topics = document_topic.shape[1]
     table = count(swept.topics, batches, num_topics, told.weights.num_terms).topic_term
     moved = jnp.sum(inside & (swept.topics != topics))
     narrow = swept.topics[0].astype(np.min_scalar_type(num_topics))
@@ -241,13 +242,18 @@ def merged_start(graph: BoundGraph, passes: Passes) -> Callable:
         z = random_topics(passes, key, number)
         for step in range(starts.SWEEPS):
             told = starts.words_given(jax.random.fold_in(key, step), z.topic_term, *flat)
-            z = passes(_sweep_words, z.topics, number, told, z.document_topic)
+            z = passes(_sweep_words, z.topics, number, told)
         tables = np.asarray(z.document_topic), np.asarray(z.topic_term)
         new = starts.merged(*tables, graph.num_topics, float(alpha.mean()), float(gamma.mean()))
         new = starts.in_order(new, *tables, alpha, gamma)
-        onto = np.eye(graph.num_topics, dtype=np.float32)[new]
         topics = new.astype(np.min_scalar_type(graph.num_topics))[z.topics]
-        counts = jnp.asarray(tables[0] @ onto), jnp.asarray(onto.T @ tables[1])
+        documents, terms = (
+            np.zeros((graph.num_topics, part.shape[1]), part.dtype) for part in (tables[0].T, tables[1])
+        )
+        for old, k in enumerate(new):
+            documents[k] += tables[0][:, old]
+            terms[k] += tables[1][old]
+        counts = np.ascontiguousarray(documents.T), jnp.asarray(terms)
         return _placed(state, Assignments(topics, *counts, None, jnp.zeros(()), jnp.zeros(())))
 
     return lambda keys, states: [one(key, state) for key, state in zip(keys, states, strict=True)]
