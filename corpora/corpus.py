@@ -267,7 +267,11 @@ class Corpus:
     @property
     def lengths(self) -> np.ndarray:
         """Tokens in each document, int64 [documents]."""
-        return np.asarray(self.counts.sum(axis=1, dtype=np.int64))
+        starts = self.counts.indptr[:-1]
+        filled, lengths = np.diff(self.counts.indptr) > 0, np.zeros(len(starts), np.int64)
+        if filled.any():  # not counts.sum: it would copy all counts as int64
+            lengths[filled] = np.add.reduceat(self.counts.data, starts[filled], dtype=np.int64)
+        return lengths
 
     @property
     def fingerprints(self) -> np.ndarray:
