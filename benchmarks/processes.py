@@ -43,7 +43,7 @@ def make(tokens, terms, folder):
         lengths.append(np.bincount(pairs // terms, minlength=number))
         indices.append((pairs % terms).astype(np.int32))
         data.append(counts.astype(np.int32))
-    ends = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
+    ends = np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int32)
     for name, array in (("indptr", ends), ("indices", np.concatenate(indices)), ("data", np.concatenate(data))):
         np.save(folder / f"{name}.npy", array)
 
