@@ -92,6 +92,7 @@ class Checkpoint(Nowhere):
             for name, parameter in signature.parameters.items()
             if parameter.kind is parameter.KEYWORD_ONLY and name not in NOT_SETTINGS
         }
+        settings = {name: os.fspath(v) if isinstance(v, os.PathLike) else v for name, v in settings.items()}
         return cls(named["checkpoint"], engine.__name__, settings)
 
     def begin(self, graph: BoundGraph) -> None:
