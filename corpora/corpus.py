@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .pairs import Pairs
 
 LONG = 0.1  # of all words in one document: it decides the topics
+ROWS = 50_000  # documents whose words are added up at a time
 FEWEST = 20  # documents: among fewer, such a share is nothing strange
 
 
@@ -267,7 +268,16 @@ class Corpus:
     @property
     def lengths(self) -> np.ndarray:
         """Tokens in each document, int64 [documents]."""
-        return np.asarray(self.counts.sum(axis=1, dtype=np.int64))
+        ends, lengths = self.counts.indptr, np.zeros(self.num_documents, np.int64)
+        for first in range(0, self.num_documents, ROWS):  # NumPy and SciPy sum int32 by way of a copy as int64
+            some = ends[first : first + ROWS + 1]
+            filled = np.diff(some) > 0
+            if filled.any():
+                data = self.counts.data[some[0] : some[-1]]
+                lengths[first : first + ROWS][filled] = np.add.reduceat(
+                    data, (some[:-1] - some[0])[filled], dtype=np.int64
+                )
+        return lengths
 
     @property
     def fingerprints(self) -> np.ndarray:

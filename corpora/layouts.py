@@ -63,7 +63,7 @@ class PaddedBatches(NamedTuple):
     machine.
     """
 
-    terms: jax.Array  # [shards, positions, width] int32; num_terms where there is no token
+    terms: Any  # [shards, positions, width] int32; num_terms where there is no token; None where they lie in files
     start: jax.Array  # [shards, batches] first position of a batch
     depth: jax.Array  # [shards, batches] number of its positions
     rows: jax.Array  # [shards, batches, width] document of a lane (0 where there is none)
@@ -147,15 +147,17 @@ class Documents:
         )  # fmt: skip
 
 
-def documents(corpus: Corpus, *, pairs: bool = False, tokens: bool = False, batches: bool = False) -> Documents:
-    """The numbers of a corpus as a pytree, with the layouts asked for."""
+def documents(
+    corpus: Corpus, *, pairs: bool = False, tokens: bool = False, batches: bool = False, processes: int = 1
+) -> Documents:
+    """The numbers of a corpus as a pytree, with the layouts asked for; batches for so many processes to share out."""
     layout: dict[str, Any] = {}
     if pairs:
         layout["pairs"] = distinct_pairs(corpus.counts)
     if tokens:
         layout["token_document"], layout["token_term"] = map(on_device, corpus.tokens())
     if batches:
-        layout["batches"] = token_batches(corpus, long=True)
+        layout["batches"] = token_batches(corpus, long=True, processes=processes)
     return Documents(
         lengths=on_device(corpus.lengths, np.float32),
         covariates=_numeric(corpus.covariates),
@@ -188,22 +190,38 @@ def _numeric(frame: pd.DataFrame) -> dict[str, jax.Array]:
 
 
 def token_batches(
-    corpus: Corpus, shards: int | None = None, *, long: bool = False, least: int = LEAST_POSITIONS
+    corpus: Corpus, shards: int | None = None, *, long: bool = False, least: int = LEAST_POSITIONS, processes: int = 1
 ) -> PaddedBatches:
     """Blocks of documents of like length, the longest first, each dealt to the shard that has least to do so far.
 
     With ``long`` documents that are much longer than others are laid out beside the batches, on a host: it has no time for
-    positions without a token. There are ``least`` positions at the least.
+    positions without a token. There are ``least`` positions at the least. A corpus that is worth it has as many shards for
+    each of so many ``processes``.
     """
-    lengths, alone = corpus.lengths, np.zeros(corpus.num_documents, bool)
-    if long and jax.default_backend() == "cpu":
-        alone = lengths > max(LONG, LONGER * np.quantile(lengths, 0.9))
-        lengths = np.where(alone, 0, lengths)
+    lengths = corpus.lengths
+    alone = long_ones(lengths) if long and jax.default_backend() == "cpu" else np.zeros(len(lengths), bool)
+    lengths = np.where(alone, 0, lengths)
     if shards is None:
-        shards = SHARDS if lengths.sum() >= LEAST_SHARED and jax.default_backend() == "cpu" else 1
-    width = batch_width(corpus.num_documents / shards)
-    order = np.full(-(-corpus.num_documents // width) * width, -1)
-    order[: corpus.num_documents] = np.argsort(-lengths, kind="stable")
+        shards = SHARDS if jax.default_backend() == "cpu" else 1
+        shards = -(-shards // processes) * processes if lengths.sum() >= LEAST_SHARED else 1
+    batches, num_positions = arranged(lengths, shards, least)
+    terms = np.stack([terms_of(corpus, batches, shard, num_positions) for shard in range(shards)])
+    apart = _long_documents(corpus, np.flatnonzero(alone)) if alone.any() else None
+    arrays = batches._replace(terms=terms)
+    return jax.tree.map(lambda array: on_device(array, np.int32), arrays)._replace(long=apart)
+
+
+def long_ones(lengths: np.ndarray) -> np.ndarray:
+    """Which documents are much longer than others, given how many tokens each has."""
+    return lengths > max(LONG, LONGER * np.quantile(lengths, 0.9))
+
+
+def arranged(lengths: np.ndarray, shards: int, least: int = LEAST_POSITIONS) -> tuple[PaddedBatches, int]:
+    """Where documents of such lengths stand in batches, in NumPy's arrays without terms, and the positions of a shard."""
+    number = len(lengths)
+    width = batch_width(number / shards)
+    order = np.full(-(-number // width) * width, -1)
+    order[:number] = np.argsort(-lengths, kind="stable")
     in_batches = order.reshape(-1, width)
     of_shard = _dealt(lengths[in_batches[:, 0]], shards)
     rows = np.full((shards, rounded_up(max(map(len, of_shard)), each=SMALL // 8), width), -1)
@@ -212,26 +230,23 @@ def token_batches(
     inside = rows >= 0
     in_lane = np.where(inside, lengths[rows], 0)
     depth = in_lane.max(2)
-    start = np.cumsum(depth, 1) - depth
-
-    _, term = corpus.tokens()
     positions = rounded_up(max(int(depth.sum(1).max()), least), each=shards * width)
-    terms = np.full((shards, positions, width), corpus.num_terms, np.int32)
-    shard, batch, lane = np.nonzero(inside)
-    repeats = in_lane[shard, batch, lane]
-    position = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
-    first = (np.cumsum(corpus.lengths) - corpus.lengths)[rows[shard, batch, lane]]
-    terms[
-        np.repeat(shard, repeats),
-        np.repeat(start[shard, batch], repeats) + position,
-        np.repeat(lane, repeats),
-    ] = term[np.repeat(first, repeats) + position]
-
-    lane_of = np.zeros(corpus.num_documents)
+    lane_of = np.zeros(number)
     lane_of[rows[inside]] = np.flatnonzero(inside)
-    arrays: Any = terms, start, depth, np.where(inside, rows, 0), in_lane, lane_of
-    apart = _long_documents(corpus, np.flatnonzero(alone)) if alone.any() else None
-    return PaddedBatches(*jax.tree.map(lambda array: on_device(array, np.int32), arrays))._replace(long=apart)
+    arrays = np.cumsum(depth, 1) - depth, depth, np.where(inside, rows, 0), in_lane, lane_of
+    return PaddedBatches(None, *(array.astype(np.int32) for array in arrays)), positions
+
+
+def terms_of(corpus: Corpus, batches: PaddedBatches, shard: int, positions: int) -> np.ndarray:
+    """The terms of a shard, [positions, width]: a shard at a time, since all tokens of a large corpus are a lot."""
+    lengths = np.asarray(batches.lengths[shard])
+    batch, lane = np.nonzero(lengths)
+    repeats, own = lengths[batch, lane], corpus.counts[np.asarray(batches.rows[shard])[batch, lane]]
+    position = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+    terms = np.full((positions, lengths.shape[1]), corpus.num_terms, np.int32)
+    place = np.repeat(np.asarray(batches.start[shard])[batch], repeats) + position
+    terms[place, np.repeat(lane, repeats)] = np.repeat(own.indices, own.data)
+    return terms
 
 
 def batch_width(num_documents: float) -> int:

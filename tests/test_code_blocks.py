@@ -42,7 +42,7 @@ OWN = {  # where else a page is run
     "docs/priors.md": "test_learned_priors_fits.py",
     "docs/streams.md": "test_online.py",
 }
-BLOCK = re.compile(r"(?:^<!-- not run: (.*) -->\n)?^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"(?:^<!-- not run: ([^\n]*) -->\n)?^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LANGUAGES = ("", "python", "sh", "toml", "r", "stan")  # "py" or "Python" would not be found
 ENGINES = ("gibbs", "vem", "svi", "nuts")
 FEW = {"num_warmup": 4, "num_samples": 8, "num_chains": 2, "num_iterations": 3, "num_steps": 20}

@@ -20,6 +20,8 @@ from scipy import stats
 
 from topiczoo import inference
 from topiczoo.corpora import layouts
+from topiczoo.inference.kernels.assignments import Assignments, count
+from topiczoo.inference.kernels.sweep import Given, Weights, sweep_shards
 from topiczoo.inference.native import build
 from topiczoo.inference.native.dirichlet import dirichlet
 from topiczoo.inference.native.sweep import count_terms
@@ -94,6 +96,19 @@ def test_terms_are_counted_and_what_is_none_is_not():
     table = np.zeros((5, 7))
     np.add.at(table, (topics[terms < 7], terms[terms < 7]), 1)
     np.testing.assert_array_equal(count_terms(jnp.asarray(terms), jnp.asarray(topics), 5, 7), table)
+
+
+def test_a_sweep_counts_the_topics_of_documents_where_nobody_has():
+    rng = np.random.default_rng(4)
+    corpus = layouts.Corpus.from_counts(rng.poisson(0.6, (70, 12)), empty="keep")
+    batches = layouts.token_batches(corpus)
+    weights = Weights(jnp.asarray(rng.dirichlet(np.ones(5), 13), jnp.float32), jnp.full((1, 5), 0.3), ())
+    topics = jnp.asarray(rng.integers(0, 5, batches.terms.shape), jnp.int32)
+    given = Given(tuple(jax.random.split(jax.random.key(5))), weights, None)
+    counted = count(topics, batches, 5, 12)
+    expected, found = (sweep_shards(None, True, given, z, batches) for z in (counted, Assignments(topics, None)))
+    for name, left in expected._asdict().items():
+        np.testing.assert_array_equal(getattr(found, name), left, err_msg=name)
 
 
 def test_a_chain_has_the_exact_law(monkeypatch):

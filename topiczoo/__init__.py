@@ -12,7 +12,7 @@ import re
 
 __version__ = importlib.metadata.version(__name__)
 
-_SUBMODULES = ("corpora", "diagnostics", "estimators", "inference", "models")
+_SUBMODULES = ("corpora", "diagnostics", "distributed", "estimators", "inference", "models")
 _ESTIMATORS = (
     "LDA", "MixtureOfCategoricals", "SLDARegressor", "SLDAClassifier", "SSTMRegressor", "SSTMClassifier",
     "MedLDARegressor", "MedLDAClassifier", "SAGEClassifier", "StoryRegressor", "StoryClassifier",

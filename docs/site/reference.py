@@ -12,6 +12,7 @@ PARTS = {
     "inference": "Engines, fits and checks",
     "diagnostics": "From a posterior to checks, figures and a report",
     "estimators": "scikit-learn's estimators",
+    "distributed": "Several processes that make one run",
 }
 
 OTHERS = "BaseEstimator, TransformerMixin, ClassifierMixin, RegressorMixin, ClassNamePrefixFeaturesOutMixin"

@@ -41,7 +41,7 @@ class TopicBlock(Block):
         super().__init__(graph, ["z", graph.theta] if collapsed else ["z"])
         self.theta_is_read = theta_is_read
         self.collapsed, self.draw_theta, self.supervised = collapsed, draw_theta, bool(graph.response_sites)
-        self.swept: Swept | None = None  # of this draw, where threads have made the sweep
+        self.swept: Swept | Assignments | None = None  # of this draw, where threads have made the sweep
         self.no_kernel = why_no_kernel(graph, collapsed)  # why a GPU does not sweep by one kernel, empty where it does
         self.label = "topic sweep, theta integrated out" if collapsed else "topic sweep given theta"
 
@@ -137,6 +137,8 @@ def topic_statistics(
         lp += xlogy(z.document_topic, trace["z"]["fn"].theta).sum()
     if graph.beta not in integrated:
         lp += xlogy(z.topic_term, trace["z"]["fn"].beta).sum()
+    if z.moved is not None:
+        return {"lp": lp, "usage": usage, "moved": z.moved, "proposed": z.proposed}
     moved = jnp.sum((data.documents.laid_out.terms < data.documents.num_terms) & (z.topics != before.topics))
     if data.documents.laid_out.long is not None:
         moved += jnp.sum((data.documents.laid_out.long.terms < data.documents.num_terms) & (z.long != before.long))

@@ -20,11 +20,12 @@ from ..samplers.uniforms import tokens_of_positions
 class Assignments(NamedTuple):
     """Every token's topic and the counts that follow from them."""
 
-    topics: jax.Array  # [shards, positions, width] int32, as PaddedBatches.terms
-    document_topic: jax.Array  # [documents, topics] float32
+    topics: Any  # [shards, positions, width] int32, as PaddedBatches.terms; where these lie in files, whatever stands for it
+    document_topic: Any  # [documents, topics] float32; None where a sweep is to count them
     topic_term: Any = None  # as beta, [topics, terms] or [labels, topics, terms] float32; None where nobody reads it
     long: Any = None  # topics of documents that are laid out alone, as LongDocuments.terms
     proposed: Any = None  # share of tokens for which the words alone proposed another topic in the last sweep
+    moved: Any = None  # share of tokens with another topic since then, where terms lie in files
 
     # To NumPyro, which checks values against plates, the whole is one value outside all plates.
     @property
@@ -125,18 +126,24 @@ def document_counts(topics: jax.Array, batches: PaddedBatches, num_topics: int) 
     """[documents, topics]; used once, at the start: the sweep keeps its own."""
     shards, num_batches, width = batches.lengths.shape
 
-    def one_batch(topics: jax.Array, start: jax.Array, depth: jax.Array, lengths: jax.Array) -> jax.Array:
-        def position(n: jax.Array, counts: jax.Array) -> jax.Array:
-            return counts.at[topics[start + n], jnp.arange(width)].add(n < lengths)
-
-        return jax.lax.fori_loop(0, depth, position, jnp.zeros((num_topics, width))).T
-
     def one_shard(shard: tuple) -> jax.Array:
         topics, *batches_of_shard = shard
-        return jax.lax.map(lambda batch: one_batch(topics, *batch), tuple(batches_of_shard))
+        return jax.lax.map(lambda batch: batch_counts(topics, *batch, num_topics).T, tuple(batches_of_shard))
 
     counts = jax.lax.map(one_shard, (topics, batches.start, batches.depth, batches.lengths))
     return counts.reshape(shards * num_batches * width, num_topics)[batches.lane]
+
+
+def batch_counts(
+    topics: jax.Array, start: jax.Array, depth: jax.Array, lengths: jax.Array, num_topics: int
+) -> jax.Array:
+    """Those of a batch, [topics, width], given the topics of its shard."""
+    width = len(lengths)
+
+    def position(n: jax.Array, counts: jax.Array) -> jax.Array:
+        return counts.at[topics[start + n], jnp.arange(width)].add(n < lengths)
+
+    return jax.lax.fori_loop(0, depth, position, jnp.zeros((num_topics, width)))
 
 
 def mean_topics(z: Assignments, corpus: Documents) -> jax.Array:

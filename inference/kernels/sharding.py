@@ -22,7 +22,9 @@ import numpy as np
 
 from topiczoo.corpora.layouts import PaddedBatches
 
-WORKERS = os.cpu_count() or 1
+from ..programs.processes import own
+
+WORKERS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 _compiled: WeakKeyDictionary[Any, set] = WeakKeyDictionary()  # programs, and the shapes of arguments they have run with
 
 
@@ -42,6 +44,12 @@ def over_shards(one_shard: Callable, shards: tuple, shared: tuple, between: Any 
 
     first, last = between
     return jax.lax.fori_loop(first, last, turn, room)
+
+
+def own_shards(batches: PaddedBatches) -> PaddedBatches:
+    """Of the batches those that this process sweeps."""
+    parts = ("terms", "start", "depth", "rows", "lengths")
+    return batches._replace(**{name: own(getattr(batches, name)) for name in parts})
 
 
 def by_threads(

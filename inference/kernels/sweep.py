@@ -25,9 +25,10 @@ from topiczoo.corpora.layouts import LongDocuments, PaddedBatches
 
 from ..native import sweep as compiled
 from ..native.build import registered
+from ..programs.processes import own
 from ..samplers.gamma import dirichlet
 from ..samplers.uniforms import shard_uniforms, token_uniforms
-from .assignments import Assignments, Labels, count, long_counts
+from .assignments import Assignments, Labels, batch_counts, count, long_counts
 from .sharding import over_shards
 
 CHUNK = 32  # positions whose terms are looked up together
@@ -193,6 +194,17 @@ class Swept(NamedTuple):
     )  # tokens of each lane for which the words alone proposed another topic, [shards, batches, width]
 
 
+def own_topics(z: Assignments) -> Assignments:
+    """What a process needs of topics to sweep those of its own shards."""
+    return z._replace(topics=own(z.topics))
+
+
+def limits(batches: PaddedBatches, weights: Weights) -> Swept:
+    """Than which no number that shards leave is larger."""
+    longest = int(np.max(batches.lengths, initial=0))
+    return Swept(weights.term_topic.shape[1], longest, longest)  # type: ignore[arg-type]
+
+
 def sweep_shards(
     supervision: Supervision | None,
     collapsed: bool,
@@ -207,7 +219,7 @@ def sweep_shards(
     if between is None and (found := _in_machine_code(supervision, collapsed, given, z, shards)) is not None:
         return found
 
-    def one_shard(shard: tuple, document_topic: jax.Array, given: Given) -> Swept:
+    def one_shard(shard: tuple, document_topic: jax.Array | None, given: Given) -> Swept:
         topics, terms, start, depth, rows, lengths = shard
         positions = len(terms)
         terms, topics = with_padding(terms, num_terms), with_padding(topics, 0)
@@ -240,7 +252,10 @@ def sweep_shards(
                 here, state = jax.lax.fori_loop(0, positions, one_position, (here, state))
                 return jax.lax.dynamic_update_slice_in_dim(topics, here, first, 0), state
 
-            begin = jnp.where(lengths[batch] > 0, document_topic[own].T, 0.0)
+            if document_topic is None:
+                begin = batch_counts(topics, start[batch], depth[batch], lengths[batch], num_topics)
+            else:
+                begin = jnp.where(lengths[batch] > 0, document_topic[own].T, 0.0)
             chunks = -(-depth[batch] // CHUNK)
             topics, state = jax.lax.fori_loop(0, chunks, one_chunk, (topics, walk.start(begin)))
             return Swept(topics, counts.at[batch].set(state.counts.T), proposed.at[batch].set(state.proposed))

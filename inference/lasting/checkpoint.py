@@ -23,6 +23,7 @@ import numpy as np
 
 from topiczoo.corpora.streams import Stream
 
+from ..programs import processes
 from ..story.bound import BoundGraph
 from .manifest import DOCUMENTS, RUN, Described, read_manifest, refuse_another, write_manifest
 from .sealed import PART, Damaged, read_sealed, write_sealed
@@ -96,18 +97,24 @@ class Checkpoint(Nowhere):
         }
         if isinstance(corpus := given.get("corpus"), Stream):
             settings[STREAM] = corpus.told()
+        settings = {name: os.fspath(v) if isinstance(v, os.PathLike) else v for name, v in settings.items()}
         return cls(named["checkpoint"], engine.__name__, settings)
 
     def begin(self, graph: BoundGraph) -> None:
         """Write down what the run is of; where the folder has a run that is of the same, go on with it."""
         described = Described(self.engine, self.settings, graph)
-        if (self.folder / RUN).exists():
+        if processes.largest(
+            (self.folder / RUN).exists()
+        ):  # of all processes: who comes late must not find what one has made
             then = read_manifest(self.folder)
             refuse_another(self.folder, then, described.manifest)
             self.more = then["more"]
             self.kept = self._read()
-        else:
+        elif processes.is_first():
             self._make(described)
+        processes.agree(
+            self.kept and self.kept.counts, f"checkpoint {str(self.folder)!r} is not the same folder for all processes."
+        )
         self.due = time.monotonic() + EVERY
 
     def _make(self, described: Described) -> None:
@@ -141,7 +148,7 @@ class Checkpoint(Nowhere):
                     f"The checkpoint {number} of {str(self.folder)!r} is damaged ({damage}){after}.", stacklevel=6
                 )
                 continue
-            for damaged in numbers[: numbers.index(number)]:
+            for damaged in numbers[: numbers.index(number)] if processes.is_first() else ():
                 _state(self.folder, damaged).unlink(missing_ok=True)
             self.parts, self.written, self.number = parts, len(chunks), number
             return Kept(arrays, told["kinds"], told["counts"], chunks)
@@ -155,7 +162,9 @@ class Checkpoint(Nowhere):
             yield
 
     def look(self, tell: Callable[[], tuple], *, last: bool = False) -> None:
-        if last or self.signals.noted is not None or time.monotonic() >= self.due:
+        if noted := processes.largest(self.signals.noted or 0):
+            self.signals.noted = noted  # what ends one process ends all
+        if processes.is_first() and (last or self.signals.noted is not None or time.monotonic() >= self.due):
             began = time.monotonic()
             self._try(*tell())
             now = time.monotonic()

@@ -23,6 +23,7 @@ from numpyro.infer import MCMC
 from ..kernels.sharding import WORKERS
 from ..lasting.checkpoint import Chunk, Kept, Nowhere
 from ..programs.keeping import keep, shapes
+from ..programs.processes import is_first
 from ..programs.progress import tqdm
 from ..story.tracing import Values, traced
 
@@ -86,8 +87,9 @@ class Progress(NamedTuple):
 
 
 def together() -> bool:
-    """Whether all chains are one state: an accelerator does best with them side by side, a core with one after the other."""
-    return jax.default_backend() != "cpu"
+    """Whether all chains are one state: an accelerator does best with them side by side, a core with one after the other, and
+    so do processes that share out the sweep of each."""
+    return jax.default_backend() != "cpu" and jax.process_count() == 1
 
 
 class Programs:
@@ -96,7 +98,8 @@ class Programs:
     def __init__(self, kernel: Any, num_warmup: int) -> None:
         self.kernel = kernel
         self.together = together()
-        self.start = self.of_chains(lambda key, data: kernel.init(key, num_warmup, None, data, {}))
+        start = self.of_chains(lambda key, data: kernel.init(key, num_warmup, None, data, {}))
+        self.start = kernel.started(start) if hasattr(kernel, "started") else start
         self.advance: dict[Hashable, Callable] = {}
 
     def of_chains(self, one_chain: Callable) -> Any:
@@ -132,7 +135,10 @@ class Chains:
     def advance(self, steps: int) -> tuple[list[Any], dict, dict]:
         """The states some steps later, and the draws and fields on the way, each [chains, draws, ...]."""
         program = self._ready(steps)
-        with ThreadPoolExecutor(min(len(self.states), WORKERS)) as threads:
+        # processes must wait for each other in the same order, chain after chain
+        alone = jax.process_count() > 1 or getattr(self.kernel, "alone", False)
+        beside = 1 if alone else min(len(self.states), WORKERS)
+        with ThreadPoolExecutor(beside) as threads:
             found = list(threads.map(lambda state: jax.block_until_ready(program(state, self.data)), self.states))
         states = [state for state, _, _ in found]
         draws, fields = (
@@ -186,7 +192,7 @@ def run_chains(
     keys = jnp.stack([jax.random.fold_in(jax.random.key(seed), chain) for chain in range(num_chains)])
     interrupted, lasting = False, lasting or Nowhere()
     num_samples = schedule.num_samples + lasting.more
-    with tqdm(total=schedule.num_warmup + num_samples, disable=not progress_bar, unit="draw") as bar:
+    with tqdm(total=schedule.num_warmup + num_samples, disable=not (progress_bar and is_first()), unit="draw") as bar:
         bar.set_description("compiling")
         chains = Chains(kernel, keys, data, schedule, begin if lasting.kept is None else None, form)
         progress = Progress.of(lasting.kept, chains.states)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from topiczoo.corpora import Corpus
@@ -15,6 +17,7 @@ from ..blocks.topics import TopicBlock
 from ..lasting.checkpoint import Checkpoint, opened
 from ..native.build import COMPILED
 from ..posterior.posterior import Posterior
+from ..programs.processes import agree
 from ..story.bound import BoundGraph
 from ..story.classes import check_labels
 from ..story.reading import read
@@ -24,19 +27,21 @@ from .chains import Schedule, chunk_size, run_chains
 from .plan import choose_blocks, reset_totals, totals
 from .split import SplitGibbs
 from .starts import check_start, start_topics
+from .streamed import StreamedGibbs, merged_start, passes_over
 from .weighing import hold_out, with_weight
 
 BUDGET = 128 * 2**20  # bytes: a site whose draws would take more is kept as running means and fewer draws
 MOST_DIVERGENT = 0.05  # share of a chain's draws that may diverge without a warning
 CHUNK_TOKENS = 3_000_000  # token updates between two looks at a chain: about a second
 CHUNK_TOKENS_OF_KERNELS = 1_000_000_000
+ANOTHER = "Processes of one run were asked for different ones; make the same call in each, on the same documents."
 
 
 def gibbs(
     story: str | Callable, corpus: Corpus, y: Any = None, *, seed: int = 0, num_warmup: int = 300, num_samples: int = 300,
     num_chains: int = 2, thinning: int = 1, keep: Sequence[str] | None = None, collapse: str = "proportions",
     start: str | None = None, response_weight: float = 1.0, checkpoint: str | Path | Checkpoint | None = None,
-    progress_bar: bool = True, **arguments: Any,
+    shards: str | Path | None = None, progress_bar: bool = True, **arguments: Any,
 ) -> Posterior:  # fmt: skip
     """Draw from the posterior of a story by Gibbs sampling.
 
@@ -69,6 +74,9 @@ def gibbs(
     checkpoint
         A folder for checkpoints, about one a minute: ``inference.resume(folder)``, or the same call again, goes on from the
         last one, and ends with what a run without a break gives, to the last bit (docs/lasting.md).
+    shards
+        A folder for the tokens of a corpus that is large: each sweep reads them from there, and neither they nor theta are
+        held in memory; draws are the same. For stories whose theta is a Dirichlet that only words read (docs/scale.md).
     arguments
         Keyword arguments of the story.
 
@@ -88,12 +96,28 @@ def gibbs(
     check_labels(graph)
     weighed = with_weight(graph, response_weight)
     large = _large_sites(graph, num_samples // thinning * num_chains, keep)
-    data = Data(graph.documents(pairs=not graph.has_words, batches=graph.has_words), graph.response.on_device())
+    number = jax.process_count()
+    agree(
+        (repr(graph.story.name), seed, num_warmup, num_samples, num_chains, corpus.counts.shape, corpus.num_tokens),
+        ANOTHER,
+    )
+    if shards is not None and graph.theta in (keep or ()):
+        raise ValueError(f"keep names {graph.theta!r}, which shards= never holds; leave it out, or do without shards.")
+    large += [graph.theta] if shards is not None and graph.theta not in large else []
     plan = choose_blocks(weighed, draw_theta=graph.theta not in large, collapse=collapse)
+    passes = None
+    if shards is None:
+        laid_out = graph.documents(pairs=not graph.has_words, batches=graph.has_words, processes=number)
+    else:
+        passes = passes_over(shards, graph, plan.blocks[-1])
+        laid_out = replace(graph.documents(), batches=passes.batches)
+    data = Data(laid_out, graph.response.on_device())
     plan, data = hold_out(plan, data)
     plan.thin(thinning)
     plan.average(large)
     begin = start_topics(start or ("random" if weighed is not graph else "merged"), graph, data)
+    if begin is not None and passes is not None:
+        begin = merged_start(graph, passes)
 
     snapshot = [site for site in large if graph.latent[site].document_axis is None]
     by_kernel = isinstance(plan.blocks[-1], TopicBlock) and not plan.blocks[-1].no_kernel
@@ -109,14 +133,21 @@ def gibbs(
         unstored=[*large, *discrete], snapshot=snapshot, statistics=plan.statistics,
     )  # fmt: skip
     kernel, topics = (plan if plan.form is None else plan.bare()).kernel(), plan.blocks[-1]
-    # a sweep in C++ shares its batches out to threads by itself
-    shared = graph.has_words and len(data.documents.laid_out.terms) > 1 and isinstance(topics, TopicBlock)
-    shared = shared and topics.swept_by != COMPILED
+    # a sweep in C++, or by a kernel, shares its batches out to threads by itself, but not to processes
+    at_once = isinstance(topics, TopicBlock) and (by_kernel or topics.swept_by == COMPILED)
+    shared = isinstance(topics, TopicBlock) and passes is None and len(data.documents.laid_out.terms) > 1
+    shared = shared and (number > 1 or not at_once)
+    chosen: Any = kernel
+    if passes is not None:
+        chosen = StreamedGibbs(kernel, graph, passes)
+    elif shared:
+        chosen = SplitGibbs(kernel, num_chains if number == 1 else 1, at_once)
     drawn = run_chains(
-        SplitGibbs(kernel, num_chains) if shared else kernel, data, seed=seed, num_chains=num_chains,
+        chosen, data, seed=seed, num_chains=num_chains,
         schedule=schedule, constrain=plan.constrain,
         reset=reset_totals, means=totals, progress_bar=progress_bar, begin=begin,
-        form=plan.form and (plan.form, shared, num_chains), lasting=opened(checkpoint, graph),
+        form=(plan.form and passes is None and (plan.form, shared, num_chains)) or None,
+        lasting=opened(checkpoint, graph),
     )  # fmt: skip
     _warn_of_divergences(drawn.statistics)
     return Posterior.of(
@@ -126,6 +157,7 @@ def gibbs(
             "seed": seed, "num_warmup": num_warmup, "thinning": thinning, "start": "merged" if begin else "random",
             "response_weight": response_weight, "held_out": list(weighed.held_out), "blocks": plan.describe(),
             "sweep": getattr(topics, "swept_by", None), "interrupted": drawn.interrupted, "as_means": sorted(large),
+            "processes": number,
             **circumstances(),
         },
     )  # fmt: skip

@@ -1,7 +1,8 @@
 """A Gibbs iteration in three programs, so that threads can share out the topic sweep of a large corpus.
 
 The first draws all other sites, the second, run by each thread for its shards, new topics of their words, the third what
-follows from the topics. A small corpus has one shard, and all its iterations are one program (:mod:`.chains`).
+follows from the topics. Several processes sweep their own shards each, and tell each other the topics; the first and the
+third are run by all. A small corpus has one shard, and all its iterations are one program (:mod:`.chains`).
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ from numpyro.infer.gibbs import GIBBS_SITES_KWARG
 from topiczoo.corpora.layouts import PaddedBatches
 
 from ..blocks.topics import TopicBlock
+from ..gpu.choosing import sweep_tokens
 from ..kernels import sharding
 from ..kernels.assignments import Assignments
-from ..kernels.sharding import by_threads
-from ..kernels.sweep import Given, Swept, sweep_shards
+from ..kernels.sharding import by_threads, own_shards
+from ..kernels.sweep import Given, Swept, limits, own_topics, sweep_shards
+from ..programs.processes import gathered
 from ..story.sweeping import given
 from ..story.tracing import traced
 
@@ -32,9 +35,12 @@ from ..story.tracing import traced
 class SplitGibbs:
     """NumPyro's composite kernel, whose last block is a topic sweep, for so many chains side by side."""
 
-    def __init__(self, kernel: Gibbs, num_chains: int) -> None:
-        self.kernel, self.workers = kernel, max(1, sharding.WORKERS // num_chains)
-        self.init = kernel.init
+    def __init__(self, kernel: Gibbs, num_chains: int, at_once: bool = False) -> None:
+        """``at_once``: the sweep shares its work out to threads by itself."""
+        self.kernel, self.workers, self.at_once = kernel, max(1, sharding.WORKERS // num_chains), at_once
+
+    def init(self, *arguments: Any) -> Any:
+        return self.kernel.init(*arguments)
 
     def program(self, steps: int, thinning: int, unstored: Any, fields: Any, state: Any, data: tuple) -> Callable:
         """A function from a chain's state to its state so many steps later, the draws and the fields of its states."""
@@ -42,20 +48,24 @@ class SplitGibbs:
         topics: TopicBlock = self.kernel._kernels[-1]
         others = jax.jit(traced(self._draw_others)).lower(state, data)
         _, told = others.out_info
-        sweep = jax.jit(traced(partial(_sweep, topics))).lower(
-            (np.int32(0), np.int32(0)), told, state.z["z"], corpus.batches
-        )
-        last = jax.jit(traced(partial(self._finish, unstored, fields))).lower(state, sweep.out_info, data)
+        own, between = own_shards(corpus.batches), None if self.at_once else (np.int32(0), np.int32(0))
+        sweep = jax.jit(traced(partial(_sweep, topics))).lower(between, told, own_topics(state.z["z"]), own)
+        swept = jax.eval_shape(traced(partial(_sweep, topics)), between, told, state.z["z"], corpus.batches)
+        last = jax.jit(traced(partial(self._finish, unstored, fields))).lower(state, swept, data)
+        number, most = len(corpus.batches.terms), limits(corpus.batches, told.weights)
         with ThreadPoolExecutor() as threads:  # the compiler works on one core
             draw_others, shards, finish = threads.map(lambda lowered: lowered.compile(), (others, sweep, last))
 
         def run(state: Any, data: tuple) -> tuple[Any, dict, dict]:
-            batches = data[0].batches
-            kept = []
+            kept, own = [], own_shards(data[0].batches)
             for step in range(steps):
                 state, told = draw_others(state, data)
-                found = by_threads(shards, batches, told, state.z["z"], batches, workers=self.workers)
-                state, *drawn = finish(state, Swept(*map(jnp.asarray, found)), data)
+                z = own_topics(state.z["z"])
+                if self.at_once:
+                    found = shards(None, told, z, own)
+                else:
+                    found = by_threads(shards, own, told, z, own, workers=self.workers)
+                state, *drawn = finish(state, Swept(*map(jnp.asarray, gathered(found, number, most))), data)
                 if (step + 1) % thinning == 0:
                     kept.append(jax.tree.map(np.asarray, drawn))
             draws, found = jax.tree.map(lambda *parts: np.stack(parts), *kept)
@@ -97,6 +107,9 @@ class SplitGibbs:
 
 
 def _sweep(topics: TopicBlock, between: Any, told: Given, z: Assignments, batches: PaddedBatches) -> Swept:
+    if between is None:
+        by_kernel = not topics.no_kernel
+        return sweep_tokens(topics.supervision, topics.collapsed, told, z, batches, by_kernel=by_kernel)
     return sweep_shards(topics.supervision, topics.collapsed, told, z, batches, between)
 
 

@@ -28,9 +28,20 @@ from topiczoo.corpora.layouts import Documents, PaddedBatches
 
 from ..gpu.choosing import sweep_tokens, with_kernels
 from ..kernels.assignments import Assignments, Labels, count
-from ..kernels.sharding import WORKERS, by_threads
-from ..kernels.sweep import FLOOR, Given, Swept, Weights, assembled, sweep_long, sweep_shards
+from ..kernels.sharding import WORKERS, by_threads, own_shards
+from ..kernels.sweep import (
+    FLOOR,
+    Given,
+    Swept,
+    Weights,
+    assembled,
+    limits,
+    own_topics,
+    sweep_long,
+    sweep_shards,
+)
 from ..native.build import registered
+from ..programs.processes import gathered
 from ..story.assignments import AssignmentHandler, TopicAssignments
 from ..story.bound import BoundGraph
 from ..story.response import Y
@@ -73,7 +84,7 @@ def _topics_are_of_some_documents(graph: BoundGraph) -> bool:
 
 
 def _with_merged_topics(graph: BoundGraph, data: Data, keys: Sequence[jax.Array], states: list[Any]) -> list[Any]:
-    alpha, gamma = _priors(graph)
+    alpha, gamma = priors(graph)
     batches, num_terms = data.documents.laid_out, data.documents.num_terms
     whole = partial(over_complete, batches=batches, num_terms=num_terms, alpha=alpha.mean(), gamma=gamma.mean())
     recount = graph.program(_recounted)
@@ -109,7 +120,7 @@ def _recounted(graph: BoundGraph, new: jax.Array, z: Assignments, values: Values
     return count(new[z.topics], data.documents.laid_out, graph.num_topics, data.documents.num_terms, long, labels)
 
 
-def _priors(graph: BoundGraph) -> tuple[np.ndarray, np.ndarray]:
+def priors(graph: BoundGraph) -> tuple[np.ndarray, np.ndarray]:
     """alpha of each topic [K] and gamma [K, V] or [K, 1], where they are numbers that nothing is drawn for."""
     topics = graph.num_topics
     alpha, gamma = np.full(topics, USUAL_ALPHA), np.full((topics, 1), USUAL_GAMMA)
@@ -139,14 +150,15 @@ def over_complete(
 ) -> Assignments:
     """Topics of all words after some sweeps, in each of which topics stand at their posterior mean."""
     priors = jnp.full((1, num_topics), alpha, jnp.float32), jnp.float32(gamma)
-    z = _first(key, batches, num_topics, num_terms)
+    z, own = _first(key, batches, num_topics, num_terms), own_shards(batches)
     for step in range(SWEEPS):
-        told = _given(jax.random.fold_in(key, step), z.topic_term, *priors)
-        if with_kernels(batches) or registered():  # these share their work out by themselves
-            swept = _sweep_at_once(told, z, batches)
+        told = words_given(jax.random.fold_in(key, step), z.topic_term, *priors)
+        if with_kernels(own) or registered():  # these share their work out by themselves
+            swept = _sweep_at_once(told, own_topics(z), own)
         else:
-            swept = Swept(*map(jnp.asarray, by_threads(_sweep, batches, told, z, batches)))
-        z = _assembled(swept, told, z, batches, num_terms)
+            swept = by_threads(_sweep, own, told, own_topics(z), own)
+        swept = gathered(swept, len(batches.terms), limits(batches, told.weights))
+        z = _assembled(Swept(*map(jnp.asarray, swept)), told, z, batches, num_terms)
     return z
 
 
@@ -157,7 +169,7 @@ def _first(key: jax.Array, batches: PaddedBatches, num_topics: int, num_terms: i
 
 
 @jax.jit
-def _given(key: jax.Array, topic_term: jax.Array, alpha: jax.Array, gamma: jax.Array) -> Given:
+def words_given(key: jax.Array, topic_term: jax.Array, alpha: jax.Array, gamma: jax.Array) -> Given:
     beta = (topic_term + gamma) / (topic_term + gamma).sum(1, keepdims=True)
     term_topic = jnp.maximum(jnp.pad(beta.T, ((0, 1), (0, 0))), FLOOR)
     return Given(tuple(jax.random.split(key)), Weights(term_topic, alpha, ()), None)

@@ -62,7 +62,7 @@ struct Sweep {
 // One document during the sweep. `both`, its counts plus its prior, belongs to all documents in step.
 struct Walk {
   float* both = nullptr;
-  std::vector<float> count, prior, running, uniform, accepting;
+  std::vector<float> count, prior, running, uniform, accepting, known;
   std::vector<int32_t> terms, topics;
   int64_t length = 0, lane = 0;
   int32_t* z = nullptr;
@@ -90,7 +90,7 @@ struct Walk {
     }
     for (int64_t n = 0; n < length; ++n) terms[n] = w[n * s.width] + offset, topics[n] = z[n * s.width];
     const float* given = s.proportions + (s.own_proportions ? document * g.topics : 0);
-    const float* before = s.document_topic + document * g.topics;
+    const float* before = s.document_topic ? s.document_topic + document * g.topics : counted(g.topics);
     for (int64_t k = 0; k < g.topics; ++k) {
       prior[k] = given[k];
       count[k] = s.collapsed ? before[k] : 0.0f;
@@ -104,6 +104,13 @@ struct Walk {
       bend = s.curvature[document];
       here = predictor * (slope + 0.5f * bend * predictor);
     }
+  }
+
+  // How often the document has each topic, where nobody has counted.
+  const float* counted(int64_t number) {
+    known.assign(number, 0.0f);
+    for (int64_t n = 0; n < length; ++n) known[topics[n]] += 1.0f;
+    return known.data();
   }
 
   void take_out(const Sweep& s, int64_t n) {
@@ -233,8 +240,8 @@ ffi::Error SweepAll(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> key, ffi::Buffer
   std::copy(topics.typed_data(), topics.typed_data() + topics.element_count(), new_topics->typed_data());
   const Sweep s = {g, key.typed_data()[0], key.typed_data()[1], collapsed, terms.dimensions()[2], terms.dimensions()[1],
                    lengths.dimensions()[1], terms.typed_data(), start.typed_data(), rows.typed_data(), lengths.typed_data(),
-                   first_term.element_count() ? first_term.typed_data() : nullptr, document_topic.typed_data(),
-                   placed.data(), proportions.typed_data(), eta.element_count() ? eta.typed_data() : nullptr,
+                   first_term.element_count() ? first_term.typed_data() : nullptr,
+                   document_topic.element_count() ? document_topic.typed_data() : nullptr, placed.data(), proportions.typed_data(), eta.element_count() ? eta.typed_data() : nullptr,
                    linear.typed_data(), curvature.typed_data(), proportions.dimensions()[0] > 1,
                    new_topics->typed_data(), counts->typed_data(), proposed->typed_data()};
   share_out(pool, shards * s.batches, [&] {

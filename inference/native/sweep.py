@@ -9,12 +9,13 @@ from .build import COUNT, SWEEP
 
 
 def sweep_shards(
-    key: jax.Array, shards: tuple, document_topic: jax.Array, beta: jax.Array, proportions: jax.Array,
+    key: jax.Array, shards: tuple, document_topic: jax.Array | None, beta: jax.Array, proportions: jax.Array,
     first_term: jax.Array | None, response: tuple[jax.Array, jax.Array, jax.Array] | None, *, collapsed: bool,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:  # fmt: skip
     """New topics of all shards, counts of their lanes and numbers of proposals; threads share out the batches.
 
-    ``beta`` is [terms, topics]; ``response`` coefficients [topics], and slope and curvature of the log density of each
+    Topics of documents are counted where ``document_topic`` is not known. ``beta`` is [terms, topics];
+    ``response`` coefficients [topics], and slope and curvature of the log density of each
     document's response in its predictor, [documents].
     """
     topics, terms, start, _, rows, lengths = shards
@@ -27,7 +28,7 @@ def sweep_shards(
     )
     whole = (terms, topics, start, rows, lengths)
     words = jax.random.key_data(key).ravel()[:2]
-    numbers = (document_topic, beta, proportions)
+    numbers = (jnp.zeros(0) if document_topic is None else document_topic, beta, proportions)
     first = jnp.zeros(0, jnp.int32) if first_term is None else first_term
     call = jax.ffi.ffi_call(SWEEP, out, vmap_method="sequential")
     topics, counts, proposed = call(

@@ -15,6 +15,7 @@ import numpy as np
 
 from topiczoo.models.catalogue import as_story
 
+from ..programs.processes import is_first
 from ..story.graph import Dims, StoryGraph
 from ..story.response import Response
 from ..story.tracing import Story
@@ -118,6 +119,8 @@ def _responses(fit: Posterior) -> dict[str, np.ndarray]:
 def save(fit: Posterior, path: str | Path) -> Path:
     """Write the fit to one netCDF file with a checksum. See :meth:`Fit.save`."""
     path = checked_path(path)
+    if not is_first():
+        return path  # of several processes one writes
     try:
         check_fit(fit)
     except ValueError as error:

@@ -42,6 +42,9 @@ class TopicAssignments(dist.Distribution):
     def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> Assignments:
         num_topics, num_terms = self.beta.shape[-2:]
         batches, long = self.batches, None
+        if batches.terms is None:  # topics are drawn shard by shard, and the key is told (:mod:`..mcmc.streamed`)
+            counts = jnp.zeros((batches.lane.size, num_topics)), jnp.zeros((num_topics, num_terms))
+            return Assignments(jax.random.key_data(key), *counts, None, jnp.zeros(()), jnp.zeros(()))
 
         def drawn(document: jax.Array, position: jax.Array) -> jax.Array:
             return jnp.floor(token_uniforms(key, document, position)[0] * num_topics).astype(jnp.int32)

@@ -52,7 +52,7 @@ class BoundGraph(StoryGraph):
         story = self.story.without_numbers()
         return replace(self, corpus=self.few_corpus, response=Response({}), story=story, few_documents=few)
 
-    def documents(self, **layouts: bool) -> Documents:
+    def documents(self, **layouts: Any) -> Documents:
         """The corpus in some layouts, with the story's numbers: what compiled code is given."""
         return replace(documents(self.corpus, **layouts), arguments=self.story.given)
 

@@ -118,14 +118,17 @@ def given(key: jax.Array, graph: BoundGraph, corpus: Documents, y: Y, values: Va
 
 def sweep(
     key: jax.Array, z: Assignments, graph: BoundGraph, corpus: Documents, y: Y, values: Values,
-    *, collapsed: bool, supervised: bool, swept: Swept | None = None, by_kernel: bool = False,
+    *, collapsed: bool, supervised: bool, swept: Swept | Assignments | None = None, by_kernel: bool = False,
 ) -> Assignments:  # fmt: skip
     """A new topic for every token of the corpus; those of the shards may have been drawn already, ``swept``.
 
     ``by_kernel``: as one kernel of a GPU, where :func:`why_no_kernel` has found nothing against it. Assignments without a
-    table of topics and terms stay without one.
+    table of topics and terms stay without one. Where terms lie in files all are ``swept``, or stay as they are.
     """
     batches = corpus.laid_out
+    if batches.terms is None:
+        return swept if isinstance(swept, Assignments) else z
+    assert not isinstance(swept, Assignments)
     told = given(key, graph, corpus, y, values, collapsed)
     supervision = StorySupervision(graph) if supervised else None
     if swept is None:

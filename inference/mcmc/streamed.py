@@ -1,0 +1,262 @@
+"""A Gibbs iteration over a corpus whose terms lie in files (:mod:`topiczoo.corpora.shards`).
+
+As in :mod:`.split` all other sites are drawn first and the topics last. Between them one pass over the shards: read ahead,
+swept, counted, forgotten. In memory are the topics, a byte or two each, and the counts that follow from them. theta,
+which is integrated out and which nobody reads, is never there: programs are given a constant in its place. Several processes
+read their own shards each. Draws are those of the corpus in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro.infer import Gibbs
+
+from topiczoo.corpora.layouts import PaddedBatches, long_ones, on_device
+from topiczoo.corpora.shards import Shards
+
+from ..blocks.block import Block
+from ..blocks.topics import TopicBlock
+from ..kernels import sharding
+from ..kernels.assignments import Assignments, count
+from ..kernels.sweep import Given, sweep_shards
+from ..native.build import COMPILED
+from ..programs.processes import gathered, is_first, largest, own, total
+from ..story.bound import BoundGraph
+from ..story.tracing import traced
+from . import starts
+from .split import SplitGibbs
+
+ONE = np.int32(0), np.int32(1)  # shards between which a sweep goes
+
+
+class Found(NamedTuple):
+    """What a shard leaves."""
+
+    topics: jax.Array  # [positions, width]
+    lanes: jax.Array  # counts of the topics of each lane, [batches, width, topics]
+    topic_term: jax.Array
+    proposed: jax.Array = np.zeros(())  # type: ignore[assignment]
+    moved: jax.Array = np.zeros(())  # type: ignore[assignment]
+
+
+def passes_over(folder: Any, graph: BoundGraph, last: Block) -> Passes:
+    """Passes over the corpus in a folder; a story or corpus that they do not serve is refused before anything is written."""
+    why = ""
+    if not isinstance(last, TopicBlock) or not last.collapsed or last.theta_is_read or graph.has_labels:
+        why = (
+            "needs a Dirichlet theta that only words read, topics that all documents share, and collapse='proportions'"
+        )
+    elif any(site.document_axis is not None and name != graph.theta for name, site in graph.latent.items()):
+        why = "needs documents with no latent site but theta"
+    elif jax.default_backend() != "cpu":
+        why = "is for hosts; a device keeps its documents in its memory"
+    elif long_ones(graph.corpus.lengths).any():
+        name = graph.corpus.names[int(graph.corpus.lengths.argmax())]
+        why = f"has no place for documents that are much longer than others, as {str(name)!r} is; cut them into parts"
+    if why:
+        raise ValueError(f"shards= {why}; leave it out.")
+    assert isinstance(last, TopicBlock)
+    shards = Shards(folder, graph.corpus, jax.process_count())
+    if is_first():
+        shards.write()
+    largest(0)  # all wait until it is written
+    return Passes(shards, last.swept_by == COMPILED)
+
+
+class Passes:
+    """Passes over all shards of a corpus, by threads and processes."""
+
+    def __init__(self, shards: Shards, at_once: bool) -> None:
+        """``at_once``: a sweep shares its work out to threads by itself."""
+        self.shards, self.workers = shards, 1 if at_once else sharding.WORKERS
+        self.between = None if at_once else ONE
+        self.longest = int(shards.batches.lengths.max(initial=1))
+        self.tokens = int(shards.batches.lengths.sum())
+        self.batches = jax.tree.map(on_device, shards.batches)
+
+    def __call__(self, program: Callable, topics: np.ndarray | None, num_topics: int, *given: Any) -> Assignments:
+        """``program(batches, topics, between, *given)`` of each shard, put together."""
+        shards = self.shards
+        mine = own(range(shards.number))
+        found = np.empty((len(mine), *shards.shape), np.min_scalar_type(num_topics))
+        lanes = np.empty((len(mine), *shards.batches.lengths.shape[1:], num_topics), np.min_scalar_type(self.longest))
+        table = np.zeros((num_topics, shards.corpus.num_terms), np.int64)
+        numbers = np.zeros(2, np.int64)
+
+        def one(read: tuple[int, np.ndarray]) -> Found:
+            shard, terms = read
+            batches = shards.of(shard, terms)
+            before = None if topics is None else topics[shard][None].astype(np.int32)
+            swept = program(batches, before, self.between, *given)
+            place = shard - mine[0]
+            found[place], lanes[place] = swept.topics, swept.lanes
+            return swept
+
+        waiting = shards.ahead(list(mine), 1 + self.workers)
+        with ThreadPoolExecutor(self.workers) as threads:
+            while some := list(islice(waiting, self.workers)):
+                for swept in threads.map(one, some):
+                    np.add(table, swept.topic_term, out=table, casting="unsafe")
+                    numbers += np.array([swept.proposed, swept.moved], np.int64)
+        found, lanes = gathered((found, lanes), shards.number)
+        share = jnp.asarray(total(numbers) / max(self.tokens, 1), jnp.float32)
+        return Assignments(
+            found, self._of_documents(lanes), jnp.asarray(total(table), jnp.float32), None, share[0], share[1]
+        )
+
+    def _of_documents(self, lanes: np.ndarray) -> np.ndarray:
+        """Counts of lanes as those of documents, [documents, topics], in as few bytes."""
+        rows, there = self.shards.batches.rows, self.shards.batches.lengths > 0
+        counts = np.zeros((len(self.shards.corpus), lanes.shape[-1]), lanes.dtype)
+        for shard, inside in enumerate(there):
+            counts[rows[shard][inside]] = lanes[shard][inside]
+        return counts
+
+
+class StreamedGibbs(SplitGibbs):
+    """NumPyro's composite kernel, whose last block is a topic sweep over shards in files."""
+
+    alone = True  # chains go one after the other: each has all threads
+
+    def __init__(self, kernel: Gibbs, graph: BoundGraph, passes: Passes) -> None:
+        super().__init__(kernel, 1)
+        self.graph, self.passes, self.hidden = graph, passes, ("z", graph.theta)
+
+    def init(self, *arguments: Any) -> tuple[Any, jax.Array]:
+        state = self.kernel.init(*arguments)
+        return self._bare(state), state.z["z"].topics
+
+    def started(self, start: Callable) -> Callable:
+        """A chain's first state, its topics drawn at random: of a program for :meth:`init`."""
+
+        def with_topics(key: jax.Array, data: tuple) -> Any:
+            state, words = start(key, data)
+            return _placed(state, random_topics(self.passes, jax.random.wrap_key_data(words), self.graph.num_topics))
+
+        return with_topics
+
+    def program(self, steps: int, thinning: int, unstored: Any, fields: Any, state: Any, data: tuple) -> Callable:
+        topics: TopicBlock = self.kernel._kernels[-1]
+        sweep = jax.jit(traced(partial(_sweep, topics.supervision, topics.graph)))
+        others = jax.jit(traced(self._others))
+        last = jax.jit(traced(partial(self._last, unstored, fields)))
+
+        def run(state: Any, data: tuple) -> tuple[Any, dict, dict]:
+            kept = []
+            for step in range(steps):
+                z, bare = state.z["z"], self._bare(state)
+                state, told = others(bare, z._replace(topics=None), data)
+                z = self.passes(sweep, z.topics, self.graph.num_topics, told)
+                state, *drawn = last(state, z._replace(topics=None), data)
+                state = _placed(state, z)
+                if (step + 1) % thinning == 0:
+                    kept.append(jax.tree.map(np.asarray, drawn))
+            draws, found = jax.tree.map(lambda *parts: np.stack(parts), *kept)
+            return state, draws, found
+
+        return run
+
+    def _others(self, state: Any, z: Assignments, data: tuple) -> tuple[Any, Given]:
+        state, told = self._draw_others(self._dressed(state, z), data)
+        documents, y, values = told.context
+        values = {name: value for name, value in values.items() if name not in self.hidden}
+        return self._bare(state), told._replace(context=(documents, y, values))
+
+    def _last(self, unstored: Any, fields: Any, state: Any, z: Assignments, data: tuple) -> tuple[Any, dict, dict]:
+        state = self._dressed(state, z)
+        state, *drawn = self._finish(unstored, fields, state, state.z["z"], data)
+        return self._bare(state), *drawn
+
+    def _bare(self, state: Any) -> Any:
+        """A state without topics, their counts and theta."""
+
+        def without(values: dict) -> dict:
+            return {name: value for name, value in values.items() if name not in self.hidden}
+
+        *others, last = state.block_states
+        last = last._replace(z=without(last.z), total=without(last.total))
+        return state._replace(z=without(state.z), block_states=(*others, last))
+
+    def _dressed(self, state: Any, z: Assignments) -> Any:
+        """A bare state with topics, and a constant for theta: nobody reads it, and XLA leaves it out."""
+        z = z._replace(document_topic=z.document_topic.astype(jnp.float32))
+        theta = _even(z.document_topic.shape)
+        *others, last = state.block_states
+        values = {"z": z, self.graph.theta: theta}
+        last = last._replace(z={**last.z, **values}, total={**last.total, self.graph.theta: theta})
+        return state._replace(z={**state.z, **values}, block_states=(*others, last))
+
+
+def _even(shape: tuple[int, ...]) -> jax.Array:
+    return jnp.full(shape, 1 / shape[1])
+
+
+def _placed(state: Any, z: Assignments) -> Any:
+    *others, last = state.block_states
+    return state._replace(z={**state.z, "z": z}, block_states=(*others, last._replace(z={**last.z, "z": z})))
+
+
+def _sweep(
+    supervision: Any, graph: BoundGraph | None, batches: PaddedBatches, topics: jax.Array, between: Any, told: Given
+) -> Found:  # fmt: skip
+    num_topics = told.weights.term_topic.shape[1]
+    if graph is not None:
+        documents, y, values = told.context
+        theta = _even((documents.num_documents, num_topics))
+        told = told._replace(context=(documents, y, {**values, graph.theta: theta}))
+    swept = sweep_shards(supervision, True, told, Assignments(topics, None), batches, between)
+    inside = batches.terms < told.weights.num_terms
+    table = count(swept.topics, batches, num_topics, told.weights.num_terms).topic_term
+    moved = jnp.sum(inside & (swept.topics != topics))
+    narrow = swept.topics[0].astype(np.min_scalar_type(num_topics))
+    return Found(narrow, swept.counts[0], table, swept.proposed.astype(jnp.int32).sum(), moved)
+
+
+def random_topics(passes: Passes, key: jax.Array, num_topics: int) -> Assignments:
+    """Every token in a topic at random, as :class:`..story.assignments.TopicAssignments` draws it."""
+    return passes(partial(_random, num_topics, passes.shards.corpus.num_terms), None, num_topics, key)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _random(num_topics: int, num_terms: int, batches: PaddedBatches, _: None, __: Any, key: jax.Array) -> Found:
+    shapes = jnp.zeros((1, num_topics)), jnp.zeros((num_topics, num_terms))
+    z = starts.TopicAssignments(*shapes, batches).sample(key)
+    return Found(z.topics[0], z.document_topic.reshape(*batches.lengths.shape[1:], -1), z.topic_term)
+
+
+def merged_start(graph: BoundGraph, passes: Passes) -> Callable:
+    """A function of keys and states, one for each chain, that gives them merged topics (:mod:`.starts`)."""
+    number = starts.FACTOR * graph.num_topics
+    alpha, gamma = starts.priors(graph)
+    flat = jnp.full((1, number), alpha.mean(), jnp.float32), jnp.float32(gamma.mean())
+
+    def one(key: jax.Array, state: Any) -> Any:
+        z = random_topics(passes, key, number)
+        for step in range(starts.SWEEPS):
+            told = starts.words_given(jax.random.fold_in(key, step), z.topic_term, *flat)
+            z = passes(_sweep_words, z.topics, number, told)
+        tables = np.asarray(z.document_topic), np.asarray(z.topic_term)
+        new = starts.merged(*tables, graph.num_topics, float(alpha.mean()), float(gamma.mean()))
+        new = starts.in_order(new, *tables, alpha, gamma)
+        topics = new.astype(np.min_scalar_type(graph.num_topics))[z.topics]
+        documents, terms = (
+            np.zeros((graph.num_topics, part.shape[1]), part.dtype) for part in (tables[0].T, tables[1])
+        )
+        for old, k in enumerate(new):
+            documents[k] += tables[0][:, old]
+            terms[k] += tables[1][old]
+        counts = np.ascontiguousarray(documents.T), jnp.asarray(terms)
+        return _placed(state, Assignments(topics, *counts, None, jnp.zeros(()), jnp.zeros(())))
+
+    return lambda keys, states: [one(key, state) for key, state in zip(keys, states, strict=True)]
+
+
+_sweep_words = jax.jit(partial(_sweep, None, None))
