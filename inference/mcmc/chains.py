@@ -87,8 +87,8 @@ class Progress(NamedTuple):
 
 
 def together() -> bool:
-    """Whether all chains are one state: an accelerator does best with them side by side, a core with one after the other, and
-    so do processes that share out the sweep of each."""
+    """Whether all chains are one state. An accelerator does best with them side by side; a core, and processes that share
+    out the sweep of each, with one after the other."""
     return jax.default_backend() != "cpu" and jax.process_count() == 1
 
 
