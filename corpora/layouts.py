@@ -234,7 +234,8 @@ def arranged(lengths: np.ndarray, shards: int, least: int = LEAST_POSITIONS) -> 
     lane_of = np.zeros(number)
     lane_of[rows[inside]] = np.flatnonzero(inside)
     arrays = np.cumsum(depth, 1) - depth, depth, np.where(inside, rows, 0), in_lane, lane_of
-    return PaddedBatches(None, *(array.astype(np.int32) for array in arrays)), positions
+    without_terms: list[Any] = [None, *(array.astype(np.int32) for array in arrays)]
+    return PaddedBatches(*without_terms), positions
 
 
 def terms_of(corpus: Corpus, batches: PaddedBatches, shard: int, positions: int) -> np.ndarray:

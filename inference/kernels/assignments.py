@@ -128,7 +128,7 @@ def document_counts(topics: jax.Array, batches: PaddedBatches, num_topics: int) 
 
     def one_shard(shard: tuple) -> jax.Array:
         topics, *batches_of_shard = shard
-        return jax.lax.map(lambda batch: batch_counts(topics, *batch, num_topics).T, tuple(batches_of_shard))
+        return jax.lax.map(lambda batch: batch_counts(topics, *batch, num_topics=num_topics).T, tuple(batches_of_shard))
 
     counts = jax.lax.map(one_shard, (topics, batches.start, batches.depth, batches.lengths))
     return counts.reshape(shards * num_batches * width, num_topics)[batches.lane]

@@ -1,4 +1,4 @@
-"""A Gibbs iteration over a corpus whose terms lie in files (:mod:`topiczoo.corpora.shards`).
+"""A Gibbs iteration over a corpus whose terms lie in files (:mod:`..streams.shards`).
 
 As in :mod:`.split` all other sites are drawn first and the topics last. Between them one pass over the shards: read ahead,
 swept, counted, forgotten. In memory are the topics, a byte or two each, and the counts that follow from them. theta,
@@ -20,7 +20,6 @@ import numpy as np
 from numpyro.infer import Gibbs
 
 from topiczoo.corpora.layouts import PaddedBatches, long_ones, on_device
-from topiczoo.corpora.shards import Shards
 
 from ..blocks.block import Block
 from ..blocks.topics import TopicBlock
@@ -31,6 +30,7 @@ from ..native.build import COMPILED
 from ..programs.processes import gathered, is_first, largest, own, total
 from ..story.bound import BoundGraph
 from ..story.tracing import traced
+from ..streams.shards import Shards
 from . import starts
 from .split import SplitGibbs
 

@@ -1,1 +1,1 @@
-"""Minibatches: documents in batches of one size, from files or from memory, as a bound story reads them."""
+"""Documents that come in parts: minibatches as a bound story reads them, and shards of a corpus that lie in files."""

@@ -1,7 +1,7 @@
 """A corpus laid out in files, a shard each, for sweeps that read one after the other and never hold all.
 
 shards.json       which corpus it is, and its sizes
-terms-00012.npy   the terms of a shard, [positions, width], as in :class:`.layouts.PaddedBatches`
+terms-00012.npy   the terms of a shard, [positions, width], as in :class:`topiczoo.corpora.layouts.PaddedBatches`
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from .corpus import Corpus
-from .layouts import LEAST_SHARED, SHARDS, PaddedBatches, arranged, terms_of
+from topiczoo.corpora import Corpus
+from topiczoo.corpora.layouts import LEAST_SHARED, SHARDS, PaddedBatches, arranged, terms_of
 
 TOKENS = 2**22  # of a shard of a large corpus
 SIZES = "shards.json"
@@ -70,10 +71,9 @@ class Shards:
 
     def of(self, shard: int, terms: np.ndarray) -> PaddedBatches:
         """The batches of a shard, and nothing of others."""
-        parts = (array[shard : shard + 1] for array in self.batches[1:5])
-        return PaddedBatches(
-            terms.astype(np.int32)[None], *parts, np.arange(self.batches.lengths[0].size, dtype=np.int32)
-        )
+        parts: list[Any] = [array[shard : shard + 1] for array in self.batches[1:5]]
+        places: Any = np.arange(self.batches.lengths[0].size, dtype=np.int32)
+        return PaddedBatches(*[terms.astype(np.int32)[None], *parts, places])
 
     def _path(self, shard: int) -> Path:
         return self.folder / f"terms-{shard:05d}.npy"
