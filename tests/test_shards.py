@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from topiczoo import inference
-from topiczoo.corpora import Corpus, layouts, shards
+from topiczoo.corpora import Corpus, layouts
+from topiczoo.inference.streams import shards
 
 RNG = np.random.default_rng(0)
 COUNTS = RNG.poisson(0.5, (90, 30)) + np.eye(90, 30, dtype=int)

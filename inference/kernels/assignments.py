@@ -127,8 +127,8 @@ def document_counts(topics: jax.Array, batches: PaddedBatches, num_topics: int) 
     shards, num_batches, width = batches.lengths.shape
 
     def one_shard(shard: tuple) -> jax.Array:
-        topics, *batches_of_shard = shard
-        return jax.lax.map(lambda batch: batch_counts(topics, *batch, num_topics=num_topics).T, tuple(batches_of_shard))
+        topics, *own = shard
+        return jax.lax.map(lambda batch: batch_counts(topics, batch[0], batch[1], batch[2], num_topics).T, tuple(own))
 
     counts = jax.lax.map(one_shard, (topics, batches.start, batches.depth, batches.lengths))
     return counts.reshape(shards * num_batches * width, num_topics)[batches.lane]
