@@ -259,19 +259,24 @@ class State(NamedTuple):
     """What a composite kernel hands on."""
 
     block_states: tuple
+    z: dict
 
 
 def test_running_sums_are_read_and_cleared_block_by_block(tester):
     """Beside a kernel of NumPyro's own, which has none."""
+    free = {site: jnp.zeros(tester.plan.graph.latent[site].shape) for site in tester.plan.by_nuts}
     state = State((
         BlockState({"a": jnp.array([1.0, 2.0])}, {"a": jnp.array([3.0, 4.0])}, None, {}), (1, 2),
         BlockState({"b": jnp.array(5.0)}, {"b": jnp.array(6.0)}, None, {}),
-    ))  # fmt: skip
+    ), free)  # fmt: skip
     assert jax.tree.map(np.ndarray.tolist, jax.tree.map(np.asarray, plan_of_gibbs.totals(state))) == {
         "a": [3.0, 4.0],
         "b": 6.0,
     }
-    assert {name: value.tolist() for name, value in tester.plan.constrain(state).items()} == {"a": [1.0, 2.0], "b": 5.0}
+    sites = tester.plan.constrain(state)
+    assert {name: sites.pop(name).tolist() for name in ("a", "b")} == {"a": [1.0, 2.0], "b": 5.0} and set(sites) == set(
+        free
+    )
     cleared = plan_of_gibbs.reset_totals(state)
     assert [value.tolist() for value in plan_of_gibbs.totals(cleared).values()] == [[0.0, 0.0], 0.0]
     assert cleared.block_states[0].z is state.block_states[0].z and cleared.block_states[1] == (1, 2)

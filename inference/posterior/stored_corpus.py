@@ -34,7 +34,8 @@ def plain_frame(frame: pd.DataFrame) -> dict[str, Any]:
         if isinstance(column.dtype, np.dtype) and column.dtype.kind in "fiub":
             exact[str(place)] = [str(column.dtype), column.tolist()]
         elif not isinstance(column.dtype, pd.CategoricalDtype) and all(isinstance(value, str) for value in column):
-            exact[str(place)] = ["", column.tolist()]
+            # pandas has texts in a kind of their own, which holds no half of a character where pyarrow is installed
+            exact[str(place)] = ["object" if column.dtype == object else "", column.tolist()]
         else:
             rest[str(place)] = column
     try:
