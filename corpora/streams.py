@@ -83,7 +83,7 @@ def stream(
 
     Parameters
     ----------
-    files : a file, a folder, a pattern such as "folder/*.parquet", or a list of these.
+    files : a file, a folder, a pattern such as ``"folder/*.parquet"``, or a list of these.
     text : the column of texts; "text" where `terms` is not given. A missing text is a document without words.
     vocabulary : the terms to count, in their order; a fitted `CountVectorizer`, which then counts texts; or, for numbers in
         `terms`, how many terms there are.

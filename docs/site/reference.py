@@ -17,7 +17,8 @@ PARTS = {
 
 OTHERS = "BaseEstimator, TransformerMixin, ClassifierMixin, RegressorMixin, ClassNamePrefixFeaturesOutMixin"
 THEIRS = (
-    "get_metadata_routing, set_output, get_params, set_params, set_fit_request, set_predict_request, set_score_request"
+    "get_metadata_routing, set_output, get_params, set_params, set_fit_request, set_partial_fit_request, "
+    "set_predict_request, set_score_request"
 )
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy import sparse
 
 from topiczoo.corpora.layouts import LEAST_POSITIONS, Documents, PaddedBatches, Pairs, rounded_up, token_batches
 
@@ -64,8 +65,9 @@ def pair_batches(pairs: Pairs, num_documents: int, num_terms: int, room: Room = 
     """Lay distinct pairs out as if each were one token."""
     document, term = np.asarray(pairs.document), np.asarray(pairs.term)
     lengths = np.bincount(document, minlength=num_documents)
-    once: Any = SimpleNamespace(num_documents=num_documents, num_terms=num_terms, lengths=lengths)
-    once.tokens = lambda: (document, term)
+    rows = np.ones(len(term), np.int32), term, np.insert(np.cumsum(lengths), 0, 0)
+    counts = sparse.csr_array(rows, shape=(num_documents, num_terms))
+    once: Any = SimpleNamespace(num_documents=num_documents, num_terms=num_terms, lengths=lengths, counts=counts)
     batches = token_batches(once, least=room.positions)
     repeats = np.zeros(batches.terms.shape, np.float32)
     repeats[batches.positions()] = np.asarray(pairs.count)
