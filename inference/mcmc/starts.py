@@ -103,10 +103,10 @@ def _with_merged_topics(graph: BoundGraph, data: Data, keys: Sequence[jax.Array]
         assigned = list(threads.map(found, range(len(keys))))
     if together:
         assigned = [jax.tree.map(lambda *leaves: jnp.stack(leaves), *assigned)]
-    return [_placed(state, z) for state, z in zip(states, assigned, strict=True)]
+    return [placed(state, z) for state, z in zip(states, assigned, strict=True)]
 
 
-def _placed(state: Any, z: Assignments) -> Any:
+def placed(state: Any, z: Assignments) -> Any:
     """A state of the composite kernel, whose last block owns the topics, with these topics."""
     *others, last = state.block_states
     return state._replace(z={**state.z, "z": z}, block_states=(*others, last._replace(z={**last.z, "z": z})))

@@ -139,7 +139,9 @@ class StreamedGibbs(SplitGibbs):
 
         def with_topics(key: jax.Array, data: tuple) -> Any:
             state, words = start(key, data)
-            return _placed(state, random_topics(self.passes, jax.random.wrap_key_data(words), self.graph.num_topics))
+            return starts.placed(
+                state, random_topics(self.passes, jax.random.wrap_key_data(words), self.graph.num_topics)
+            )
 
         return with_topics
 
@@ -156,7 +158,7 @@ class StreamedGibbs(SplitGibbs):
                 state, told = others(bare, z._replace(topics=None), data)
                 z = self.passes(sweep, z.topics, self.graph.num_topics, told)
                 state, *drawn = last(state, z._replace(topics=None), data)
-                state = _placed(state, z)
+                state = starts.placed(state, z)
                 if (step + 1) % thinning == 0:
                     kept.append(jax.tree.map(np.asarray, drawn))
             draws, found = jax.tree.map(lambda *parts: np.stack(parts), *kept)
@@ -197,11 +199,6 @@ class StreamedGibbs(SplitGibbs):
 
 def _even(shape: tuple[int, ...]) -> jax.Array:
     return jnp.full(shape, 1 / shape[1])
-
-
-def _placed(state: Any, z: Assignments) -> Any:
-    *others, last = state.block_states
-    return state._replace(z={**state.z, "z": z}, block_states=(*others, last._replace(z={**last.z, "z": z})))
 
 
 def _sweep(
@@ -254,7 +251,7 @@ def merged_start(graph: BoundGraph, passes: Passes) -> Callable:
             documents[k] += tables[0][:, old]
             terms[k] += tables[1][old]
         counts = np.ascontiguousarray(documents.T), jnp.asarray(terms)
-        return _placed(state, Assignments(topics, *counts, None, jnp.zeros(()), jnp.zeros(())))
+        return starts.placed(state, Assignments(topics, *counts, None, jnp.zeros(()), jnp.zeros(())))
 
     return lambda keys, states: [one(key, state) for key, state in zip(keys, states, strict=True)]
 

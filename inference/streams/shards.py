@@ -10,7 +10,6 @@ import json
 import os
 import zlib
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import numpy as np
 
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import LEAST_SHARED, SHARDS, PaddedBatches, arranged, terms_of
+from topiczoo.corpora.streams import ahead
 
 TOKENS = 2**22  # of a shard of a large corpus
 SIZES = "shards.json"
@@ -61,13 +61,7 @@ class Shards:
 
     def ahead(self, shards: Sequence[int], number: int = 2) -> Iterator[tuple[int, np.ndarray]]:
         """Shards with their terms; so many are read while others are worked on."""
-        with ThreadPoolExecutor(1) as reader:
-            waiting = [reader.submit(self.terms, shard) for shard in shards[:number]]
-            for place, shard in enumerate(shards):
-                terms = waiting.pop(0).result()
-                if place + number < len(shards):
-                    waiting.append(reader.submit(self.terms, shards[place + number]))
-                yield shard, terms
+        return ahead(((shard, self.terms(shard)) for shard in shards), number)
 
     def of(self, shard: int, terms: np.ndarray) -> PaddedBatches:
         """The batches of a shard, and nothing of others."""
