@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
@@ -10,6 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy import sparse
+
+from .files.wording import first_few, nearest
 
 _LARGEST_COUNT = np.iinfo(np.int32).max
 
@@ -26,13 +27,6 @@ def require_columns(frame: pd.DataFrame, **wanted: Sequence[str]) -> None:
                     f"{argument} asks for column {column!r}, which is not there{near}: the columns are {shown[:30]}"
                     + (f" and {len(shown) - 30} more" if len(shown) > 30 else "")
                 )
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """ ", the nearest is ..." of the known name that is most like one that is not known; nothing where none is."""
-    folded = {other.strip().casefold(): other for other in reversed(list(known))}
-    found = difflib.get_close_matches(name.strip().casefold(), folded, 1, cutoff=0.6)
-    return f", the nearest is {folded[found[0]]!r}" if found else ""
 
 
 def canonical_counts(counts: Any) -> sparse.csr_array:
@@ -105,12 +99,6 @@ def _refuse_unwritable(values: Sequence[str], argument: str) -> None:
         if "\0" in value or value.encode(errors="replace").decode() != value:
             what = "a NUL character" if "\0" in value else "half of a surrogate pair, which is no character"
             raise ValueError(f"{argument}[{position}] is {value!r}, which holds {what}: replace it")
-
-
-def first_few(values: Iterable[Any]) -> str:
-    """Some values for a sentence."""
-    shown = [str(value) for value in values]
-    return ", ".join(shown[:5]) + (", ..." if len(shown) > 5 else "")
 
 
 def check_list(values: Any, argument: str, wanted: str) -> list[Any]:

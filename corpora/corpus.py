@@ -21,12 +21,12 @@ from .checks import (
     check_names,
     check_texts,
     check_vocabulary,
-    first_few,
     labelled_counts,
     numbered,
     require_columns,
     vectorize,
 )
+from .files.wording import first_few
 
 if TYPE_CHECKING:
     from .pairs import Pairs

@@ -12,8 +12,8 @@ import pandas as pd
 
 from .checks import check_list
 from .corpus import Corpus
-from .guessing import check_encoding, encoding_of
-from .tables import MISSING
+from .files.guessing import check_encoding, encoding_of
+from .files.tables import MISSING
 
 _PAIR = re.compile(r"(\d+):(\d+)", re.ASCII)
 

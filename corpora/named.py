@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .archives import Table, bbc_news, conference_papers, film_reviews, newsgroups
 from .corpus import Corpus
+from .files.archives import Table, bbc_news, conference_papers, film_reviews, newsgroups
 from .ldac import as_responses
 from .prepared import FILES, prepared
 

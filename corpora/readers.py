@@ -11,8 +11,7 @@ import numpy as np
 
 from .checks import require_columns
 from .corpus import Corpus
-from .ldac import as_responses, existing_file, lines_of, read_ldac, read_values
-from .tables import (
+from .files.tables import (
     CALLED,
     ENDINGS,
     Columns,
@@ -22,6 +21,7 @@ from .tables import (
     read_parquet,
     read_separated,
 )
+from .ldac import as_responses, existing_file, lines_of, read_ldac, read_values
 
 PathLike = str | os.PathLike[str]
 Tell = Callable[[str], Any]

@@ -7,22 +7,21 @@ those before it: row groups before its window are left out by what the files say
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import os
 import queue
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from .checks import check_vocabulary, nearest, numbered, strings
+from .checks import check_vocabulary, numbered, strings
 from .corpus import Corpus
+from .files.parquet import Columns, Group, files_behind, largest_number, list_parts, row_groups
 
 WINDOW = 16  # batches that are shuffled together
 AHEAD = 2  # batches made before they are asked for
@@ -37,40 +36,6 @@ class Batch(NamedTuple):
 
     corpus: Corpus
     y: Any
-
-
-class Group(NamedTuple):
-    """A row group of a file, and the number of its first row in all files."""
-
-    path: str
-    number: int
-    rows: int
-    first: int
-
-
-@dataclass(frozen=True)
-class Columns:
-    """The columns that a stream reads: texts, or lists of terms with or without their counts."""
-
-    text: str | None
-    terms: str | None
-    counts: str | None
-    y: str | tuple[str, ...] | None
-    names: str | None
-    covariates: tuple[str, ...]
-
-    @property
-    def responses(self) -> tuple[str, ...]:
-        return () if self.y is None else (self.y,) if isinstance(self.y, str) else self.y
-
-    def wanted(self) -> dict[str, tuple[str, ...]]:
-        """By argument, the columns that it asks for."""
-        named = {"text": self.text, "terms": self.terms, "counts": self.counts, "names": self.names}
-        found = {argument: (column,) for argument, column in named.items() if column is not None}
-        return {**found, "y": self.responses, "covariates": self.covariates}
-
-    def all(self) -> list[str]:
-        return list(dict.fromkeys(column for columns in self.wanted().values() for column in columns))
 
 
 def stream(
@@ -111,9 +76,9 @@ def stream(
     text = "text" if text is None and terms is None else text
     responses = y if y is None or isinstance(y, str) else tuple(y)
     columns = Columns(text, terms, counts, responses, names, tuple(covariates))
-    groups, numbers = _groups(_paths(files), columns)
+    groups, numbers = row_groups(files_behind(files), columns)
     known, vectorizer = _words(vocabulary, columns, numbers, vectorizer_options)
-    if numbers and (largest := _largest(groups, columns)) >= len(known):
+    if numbers and (largest := largest_number(groups, columns)) >= len(known):
         raise ValueError(f"terms has the number {largest}, and vocabulary has {len(known)} terms: give one a number")
     return Stream(tuple(groups), columns, known, vectorizer, int(batch_size), seed, shuffle, int(window))
 
@@ -224,7 +189,7 @@ class Stream:
             texts = [text or "" for text in table[columns.text].to_pylist()]
             found = self.vectorizer.transform(texts)
         else:
-            lengths, held = _lists(table[columns.terms])
+            lengths, held = list_parts(table[columns.terms])
             repeats = np.ones(len(held)) if columns.counts is None else self._repeats(table, lengths)
             rows = np.repeat(np.arange(len(table)), lengths)
             if held.dtype.kind not in "iu":
@@ -237,7 +202,7 @@ class Stream:
         return matrix
 
     def _repeats(self, table: Any, lengths: np.ndarray) -> np.ndarray:
-        own, repeats = _lists(table[self.columns.counts])
+        own, repeats = list_parts(table[self.columns.counts])
         if (other := own != lengths).any():
             row = int(np.argmax(other))
             raise ValueError(
@@ -284,80 +249,6 @@ def ahead(items: Iterator[Item], most: int) -> Iterator[Item]:
         thread.join()
 
 
-def _paths(files: Any) -> list[str]:
-    """The files behind names, folders and patterns, each once."""
-    given = [files] if isinstance(files, str | os.PathLike) else list(files)
-    found: list[str] = []
-    for one in (os.fspath(name) for name in given):
-        here = sorted(glob.glob(os.path.join(glob.escape(one), "*.parquet")) if Path(one).is_dir() else glob.glob(one))
-        if not here:
-            raise FileNotFoundError(f"files has {one!r}, where there is no Parquet file: check the name and the folder")
-        found += here
-    if not found:
-        raise FileNotFoundError("files is an empty list: name at least one Parquet file")
-    return list(dict.fromkeys(found))
-
-
-def _groups(paths: Iterable[str], columns: Columns) -> tuple[list[Group], bool]:
-    """The row groups of all files, whose columns are there and of a kind that serves, and whether terms are numbers."""
-    try:
-        from pyarrow import parquet, types
-    except ImportError:
-        raise ImportError(
-            "corpora.stream reads Parquet, which needs pyarrow: pip install 'topiczoo[parquet]'"
-        ) from None
-    groups: list[Group] = []
-    kinds: set[bool] = set()
-    first = 0
-    for path in paths:
-        try:
-            with parquet.ParquetFile(path) as file:
-                schema, told = file.schema_arrow, file.metadata
-        except (ValueError, OSError) as error:
-            short = str(error).splitlines()[0][:100]
-            raise ValueError(f"files has {path!r}, which is no readable Parquet ({short}): write it again") from None
-        for argument, wanted in columns.wanted().items():
-            for column in wanted:
-                if column not in schema.names:
-                    near = nearest(column, schema.names) or f": the columns are {schema.names[:30]}"
-                    raise ValueError(f"{argument} asks for column {column!r}, which {path!r} has not{near}")
-                _check_kind(argument, column, schema.field(column).type, path, types)
-        if columns.terms is not None:
-            kinds.add(types.is_integer(schema.field(columns.terms).type.value_type))
-        for number in range(told.num_row_groups):
-            rows = told.row_group(number).num_rows
-            if rows:
-                groups.append(Group(path, number, rows, first))
-                first += rows
-    if not groups:
-        raise ValueError(f"files has {first} rows: give files that hold documents")
-    if len(kinds) > 1:
-        raise ValueError(f"terms are numbers in some files and words in others ({columns.terms!r}): write them alike")
-    return groups, kinds == {True}
-
-
-def _check_kind(argument: str, column: str, kind: Any, path: str, types: Any) -> None:
-    def is_text(kind: Any) -> bool:
-        inner = kind.value_type if types.is_dictionary(kind) else kind
-        return types.is_string(inner) or types.is_large_string(inner)
-
-    def is_number(kind: Any) -> bool:
-        return types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind)
-
-    inner = kind.value_type if types.is_list(kind) or types.is_large_list(kind) else None
-    serves, wanted = {
-        "text": (is_text(kind), "strings"),
-        "terms": (
-            inner is not None and (is_text(inner) or types.is_integer(inner)),
-            "lists of strings or whole numbers",
-        ),
-        "counts": (inner is not None and (types.is_integer(inner) or types.is_floating(inner)), "lists of numbers"),
-        "y": (is_text(kind) or is_number(kind), "numbers or labels"),
-    }.get(argument, (inner is None, "one value a document"))
-    if not serves:
-        raise ValueError(f"{argument} names column {column!r}, which holds {kind} in {path!r}: give one of {wanted}")
-
-
 def _words(vocabulary: Any, columns: Columns, numbers: bool, options: Mapping[str, Any]) -> tuple[np.ndarray, Any]:
     """The terms, and for texts what counts them."""
     if isinstance(vocabulary, int | np.integer) and not isinstance(vocabulary, bool):
@@ -388,25 +279,3 @@ def _words(vocabulary: Any, columns: Columns, numbers: bool, options: Mapping[st
     vectorizer = CountVectorizer(vocabulary=known, **options)
     vectorizer._validate_vocabulary()
     return known, vectorizer
-
-
-def _largest(groups: Iterable[Group], columns: Columns) -> int:
-    """The largest number of a term that the files tell of without being read; -1 where they tell none."""
-    from pyarrow import parquet
-
-    found = -1
-    for path, own in [(group.path, group.number) for group in groups]:
-        told = parquet.read_metadata(path).row_group(own)
-        for place in range(told.num_columns):
-            column = told.column(place)
-            if column.path_in_schema.split(".")[0] == columns.terms and column.statistics is not None:
-                found = max(found, int(column.statistics.max) if column.statistics.has_min_max else -1)
-    return found
-
-
-def _lists(column: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The length of each list of a column, and all that is in them; a missing list is an empty one."""
-    from pyarrow import compute
-
-    lengths = compute.fill_null(compute.list_value_length(column), 0).to_numpy()
-    return lengths.astype(np.int64), column.combine_chunks().flatten().to_numpy(zero_copy_only=False)

@@ -13,8 +13,8 @@ import pytest
 
 from topiczoo import corpora
 from topiczoo.commands import parser
-from topiczoo.corpora import tables
-from topiczoo.corpora.guessing import delimiter_of, encoding_of
+from topiczoo.corpora.files import tables
+from topiczoo.corpora.files.guessing import delimiter_of, encoding_of
 
 TEXTS = ['soup bread\n"très bon", he said; twice', "", "bread 😀 wine | wine", "NA"]
 WORDS = {"soup": [1, 0, 0, 0], "wine": [0, 0, 2, 0], "na": [0, 0, 0, 1], "bread": [1, 0, 1, 0], "très": [1, 0, 0, 0]}

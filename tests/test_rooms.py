@@ -12,7 +12,8 @@ from topiczoo.models.catalogue import stories
 ROOT = Path(__file__).resolve().parents[1]
 # a room may import those of lower rank, and its own; arrays know no story, and engines do not know each other
 RANK = {
-    "corpora": 0, "models.vocabulary": 0, "models.structured": 0.5, "models": 1, "inference.programs": 2,
+    "corpora.files": -1, "corpora": 0, "models.vocabulary": 0, "models.structured": 0.5, "models": 1,
+    "inference.programs": 2,
     "inference.native": 2.2, "inference.samplers": 2.5, "inference.kernels": 3, "inference.steps": 3.2, "inference.gpu": 3.5,
     "inference.story": 4, "inference.streams": 4.5, "inference.posterior": 5, "inference.lasting": 5.5,
     "inference.blocks": 6, "inference.mcmc": 7,

@@ -42,7 +42,7 @@ def _options(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
 
 
 def _values(path: str, section: Mapping[str, Any], command: str, commands: Commands) -> dict[str, Any]:
-    from topiczoo.corpora.checks import nearest
+    from topiczoo.corpora.files.wording import nearest
 
     known = _options(commands[command])
     found = {}

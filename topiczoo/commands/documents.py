@@ -142,7 +142,7 @@ def _read(options: argparse.Namespace, path: str, **settings: Any) -> tuple[Any,
 
 
 def _format(options: argparse.Namespace, path: str) -> str:
-    from topiczoo.corpora.tables import format_of
+    from topiczoo.corpora.files.tables import format_of
 
     if not Path(path).exists():
         raise FileNotFoundError(f"{path!r} is not there; look at the name and the folder.")

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .checks import first_few
 from .guessing import REPLACED, check_encoding, delimiter_of, encoding_of, opened
+from .wording import first_few
 
 MISSING = ["", "NA", "N/A", "NaN", "nan", "null"]
 ENDINGS = {
