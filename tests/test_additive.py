@@ -81,9 +81,6 @@ class FixedWeights(LaplacePenalty):
         return -0.5 * self.scale * step * (2 * deviation + step)
 
 
-jax.tree_util.register_dataclass(FixedWeights, ["scale"], [])
-
-
 def test_newton_ends_at_the_optimum_that_scipy_finds():
     """With tau fixed, and under the Laplace prior itself."""
     counts, rest, first = small_problem()
@@ -121,6 +118,14 @@ def test_what_a_step_adds_to_the_log_prior():
         np.testing.assert_allclose(-penalty.weight(at) * x, slope, rtol=1e-3)
         np.testing.assert_allclose(penalty.at_zero, at_zero, rtol=1e-5)
     assert np.isfinite(JeffreysPenalty().weight(jnp.zeros(2))).all()
+
+
+def test_one_penalty_is_never_taken_for_another():
+    """Compiled code is found again by the structure of its arguments: two penalties of one number must differ in it."""
+    at = jnp.float32(0.5)
+    penalties = LaplacePenalty(at), NormalPenalty(at), FixedWeights(at), JeffreysPenalty()
+    structures = [jax.tree.structure(penalty) for penalty in penalties]
+    assert all((a == b) == (i == j) for i, a in enumerate(structures) for j, b in enumerate(structures))
 
 
 def test_steps_end_when_they_gain_too_little_or_are_enough():

@@ -17,7 +17,6 @@ inequality, so that steps are a little short, is of rank one beside its diagonal
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar, NamedTuple, Protocol
 
 import jax
@@ -40,9 +39,9 @@ class Penalty(Protocol):
     def weight(self, deviation: jax.Array) -> jax.Array: ...
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["scale"], meta_fields=[])
-@dataclass(frozen=True)
-class LaplacePenalty:
+# Named tuples: JAX holds two registered dataclasses of one field for the same structure, and now and then runs the program
+# that it compiled for the other.
+class LaplacePenalty(NamedTuple):
     """Laplace(0, scale): tau given the deviation is generalised inverse Gaussian, E[1/tau] = 1 / (scale |deviation|)."""
 
     scale: jax.Array
@@ -73,9 +72,7 @@ class JeffreysPenalty:
         return 1.0 / (deviation**2 + WIDTH**2)
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["variance"], meta_fields=[])
-@dataclass(frozen=True)
-class NormalPenalty:
+class NormalPenalty(NamedTuple):
     """A normal prior: what sparse components start under, for 0 is absorbing under the Jeffreys prior.
 
     Under a wide one terms said once start far from 0 and may stay there, under a narrow one they start so near to 0 that
@@ -83,7 +80,10 @@ class NormalPenalty:
     """
 
     variance: jax.Array | float
-    at_zero: ClassVar[float] = 0.0
+
+    @property
+    def at_zero(self) -> float:
+        return 0.0
 
     def log_prior(self, deviation: jax.Array, step: jax.Array) -> jax.Array:
         return -0.5 * step * (2 * deviation + step) / self.variance
