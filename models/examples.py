@@ -110,6 +110,10 @@ EXAMPLES = {
         "Y. W. Teh, M. I. Jordan, M. J. Beal and D. M. Blei (2006), Hierarchical Dirichlet processes, JASA 101",
         arguments={"num_topics": 4},
     ),
+    "htmm": Example(
+        "Hidden topic Markov model",
+        "A. Gruber, M. Rosen-Zvi and Y. Weiss (2007), Hidden topic Markov models, AISTATS",
+    ),
     "dp_mixture": Example(
         "Short texts, one topic each",
         "J. Yin and J. Wang (2016), A model-based approach for text clustering with outlier detection, ICDE",
@@ -144,6 +148,11 @@ def example(
         "sport": (rows % 3 > 0).astype(int),
     }  # fmt: skip
     corpus = Corpus.from_counts(counts, covariates=covariates)
+    document, term = corpus.tokens()
+    order = rng.permutation(len(term))
+    sentences = [[[corpus.vocabulary[t] for t in part] for part in np.array_split(term[order][document[order] == d], 3)]
+                 for d in rows]  # fmt: skip
+    corpus = Corpus.from_sentences(sentences, vocabulary=corpus.vocabulary, covariates=covariates)
     y = {
         "none": None, "number": rng.normal(size=documents), "binary": rows % 2, "places": rng.normal(size=(documents, 2)),
         "ratings": rng.integers(0, 3, (documents, 2)).astype(float),

@@ -19,6 +19,7 @@ from ..kernels.sweep import FLOOR, Given, Swept, Weights, assembled, sweep_long
 from .bound import BoundGraph
 from .graph import LABEL
 from .response import Y
+from .sentences import sweep_sentences
 from .tracing import Values, ZbarHandler, concentration, run, traced
 
 TRIED = 64  # documents for which a kernel is compiled to see whether it can be
@@ -126,6 +127,8 @@ def sweep(
     table of topics and terms stay without one. Where terms lie in files all are ``swept``, or stay as they are.
     """
     batches = corpus.laid_out
+    if graph.has_sentences:
+        return sweep_sentences(key, z, graph, corpus, y, values, supervised)
     if batches.terms is None:
         return swept if isinstance(swept, Assignments) else z
     assert not isinstance(swept, Assignments)
@@ -141,6 +144,8 @@ def why_no_kernel(graph: BoundGraph, collapsed: bool) -> str:
     """Why the sweep of a story cannot be one kernel of the GPU; empty where it can."""
     if why := choosing.why_none():
         return why
+    if graph.has_sentences:
+        return "words of a sentence share their topic"
     if num_places(graph.corpus) >= LARGEST:
         return f"the corpus has more than {LARGEST} places"
     shape = Shape.of(graph.num_topics, TRIED, len(graph.corpus))
