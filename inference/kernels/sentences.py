@@ -127,13 +127,17 @@ def of_sentences(
     return z._replace(taken=taken, new=new)
 
 
+def staying(z: jax.Array, taken: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The topic of each word, where z counts where it is taken and stays from there, and where that is."""
+    return z[jax.lax.cummax(jnp.where(taken > 0, jnp.arange(len(z)), 0))], taken.astype(jnp.int32)
+
+
 def laid_sentences(
     z: jax.Array, taken: jax.Array, batches: PaddedBatches, num_topics: int, num_terms: int
 ) -> Assignments:
-    """The same of words one after the other, as the story draws them: z counts where it is taken, and stays from there."""
-    topics = z[jax.lax.cummax(jnp.where(taken > 0, jnp.arange(len(z)), 0))]
+    """The same of words one after the other, as the story draws them."""
     empty = jnp.zeros(batches.terms.shape, jnp.int32)
-    laid = (empty.at[batches.positions()].set(part.astype(jnp.int32)) for part in (topics, taken))
+    laid = (empty.at[batches.positions()].set(part) for part in staying(z, taken))
     return of_sentences(*laid, batches, num_topics, num_terms)
 
 

@@ -26,7 +26,7 @@ from ..blocks.augmented import AugmentedBlock
 from ..blocks.block import Block
 from ..blocks.topics import CollapsedBlock, TopicBlock
 from ..kernels.assignments import count
-from ..kernels.sentences import laid_sentences, log_draw
+from ..kernels.sentences import laid_sentences, log_draw, staying
 from ..story.bound import BoundGraph
 from ..story.classes import labels_of
 from ..story.reader import bind
@@ -221,8 +221,9 @@ class _Tester:
             for site in sites:
                 if site == "z":
                     continue
-                rows, columns = (document, z) if site == graph.theta else (z, term)
-                counts = jnp.zeros(values[site].shape).at[rows, columns].add(1.0)
+                own, taken = staying(z, values[TAKEN]) if graph.has_sentences else (z, 1.0)
+                rows, columns, number = (document, z, taken) if site == graph.theta else (own, term, 1.0)
+                counts = jnp.zeros(values[site].shape).at[rows, columns].add(number)
                 posterior = dist.Dirichlet(counts + concentration(trace[site]["fn"]))
                 joint = jnp.append(joint, -posterior.log_prob(values[site]).sum())
             return joint

@@ -107,6 +107,8 @@ class LocalFold:
         density = self.density(graph, corpus, values, counts)
         local = density.at(density.centre if free is None else free)[0] if self.sites else {}
         z = Assignments(jnp.zeros(batches.terms.shape, jnp.int32), counts, long=_no_topics(batches))
+        if graph.has_sentences:
+            z = z._replace(taken=jnp.zeros_like(z.topics), new=counts)
         return Folded(z, local, self._theta(graph, corpus, {**values, **local}))
 
     def _rounds(

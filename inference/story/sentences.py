@@ -39,7 +39,8 @@ def sweep_sentences(
     shape = graph.num_topics, corpus.num_terms
     if not supervised:
         drawn = of_sentences(*draw_sentences(key, chain, batches), batches, *shape)
-        return drawn._replace(proposed=_differ(z, drawn, corpus))
+        proposed = None if z.proposed is None else _differ(z, drawn, corpus)
+        return drawn._replace(proposed=proposed, topic_term=None if z.topic_term is None else drawn.topic_term)
     document = documents_of_positions(batches)
 
     def terms(z: Assignments) -> jax.Array:
