@@ -31,6 +31,7 @@ class Example:
     cite: str
     response: str = "none"
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    sentences: bool = False  # whether the story reads them
 
 
 UNKNOWN = Example("", "", "number")  # a story that is not of the zoo
@@ -113,6 +114,7 @@ EXAMPLES = {
     "htmm": Example(
         "Hidden topic Markov model",
         "A. Gruber, M. Rosen-Zvi and Y. Weiss (2007), Hidden topic Markov models, AISTATS",
+        sentences=True,
     ),
     "dp_mixture": Example(
         "Short texts, one topic each",
@@ -148,11 +150,9 @@ def example(
         "sport": (rows % 3 > 0).astype(int),
     }  # fmt: skip
     corpus = Corpus.from_counts(counts, covariates=covariates)
-    document, term = corpus.tokens()
-    order = rng.permutation(len(term))
-    sentences = [[[corpus.vocabulary[t] for t in part] for part in np.array_split(term[order][document[order] == d], 3)]
-                 for d in rows]  # fmt: skip
-    corpus = Corpus.from_sentences(sentences, vocabulary=corpus.vocabulary, covariates=covariates)
+    if told.sentences:
+        document, term = corpus.tokens()
+        corpus = corpus.with_sentences(term, (np.arange(len(term)) - np.searchsorted(document, document)) // 3)
     y = {
         "none": None, "number": rng.normal(size=documents), "binary": rows % 2, "places": rng.normal(size=(documents, 2)),
         "ratings": rng.integers(0, 3, (documents, 2)).astype(float),
