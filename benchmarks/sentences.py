@@ -36,7 +36,11 @@ def read(folder: Path) -> Corpus:
     texts = pd.read_csv(folder / "text.csv.gz")["text"].fillna("").astype(str)
     vocabulary = (folder / "vocabulary.txt").read_text().split("\n")
     corpus = Corpus.from_texts(
-        texts, vocabulary=[term for term in vocabulary if term], sentences=True, empty="drop", token_pattern=r"(?u)\b\w\w+\b"
+        texts,
+        vocabulary=[term for term in vocabulary if term],
+        sentences=True,
+        empty="drop",
+        token_pattern=r"(?u)\b\w\w+\b",
     )
     return corpus[corpus.lengths >= 20]
 
@@ -110,7 +114,10 @@ def main() -> None:
         else:
             switches, parts = np.ones(number), (word_by_word(test), word_by_word(first))
         found = log_second(*parts, fit, switches)
-        print(f"{story.__name__}: perplexity {np.exp(-found.sum() / words):.1f}, {took:.0f} s, {used:.0f} CPU s", flush=True)
+        print(
+            f"{story.__name__}: perplexity {np.exp(-found.sum() / words):.1f}, {took:.0f} s, {used:.0f} CPU s",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

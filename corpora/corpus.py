@@ -241,7 +241,9 @@ class Corpus:
             raise ValueError(f"terms has {len(order.terms)} words for {len(rows)} that are counted: give as many")
         found = sparse.csr_array((np.ones(len(rows), np.int32), (rows, order.terms)), shape=self.counts.shape)
         if (found != self.counts).nnz or (np.diff(order.numbers)[np.diff(rows) == 0] < 0).any():
-            raise ValueError("terms are not the words that are counted, or numbers of sentences fall: give those counted")
+            raise ValueError(
+                "terms are not the words that are counted, or numbers of sentences fall: give those counted"
+            )
         return replace(self, sentences=order)
 
     def _in_order(self, documents: Sequence[Sequence[Sequence[str]]]) -> Corpus:

@@ -195,7 +195,9 @@ class Trials(Simulation):
         data = self.documents(simulated.terms), simulated.y
         values = dict(self.kernel.get_constrain_fn(data, {})(state.z))
         if self.engine == "gibbs" and self.graph.has_words:
-            values["z"] = values["z"].topics[self.positions]
+            z = values["z"]
+            values["z"] = z.topics[self.positions]
+            values |= {} if z.taken is None else {"taken": z.taken[self.positions]}
         return values
 
     def _params(self, simulated: Simulated, corpus: Documents) -> dict[str, Any]:

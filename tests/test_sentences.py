@@ -16,8 +16,8 @@ from topiczoo import inference, models
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 from topiczoo.inference.kernels.sentences import Chain, draw_sentences, log_words, of_sentences
-from topiczoo.inference.story.sentences import sweep_sentences
 from topiczoo.inference.story.reading import read
+from topiczoo.inference.story.sentences import sweep_sentences
 from topiczoo.models import draw_words
 
 QUIET = {"progress_bar": False}
@@ -115,7 +115,9 @@ def test_part_of_a_document_is_drawn_given_the_rest():
     place = batches.positions()
     given = np.zeros(CORPUS.num_tokens, bool)
     given[3:5] = True
-    kept, topics = (jnp.zeros(batches.terms.shape, part.dtype).at[place].set(part) for part in (given, given.astype(np.int32)))
+    kept, topics = (
+        jnp.zeros(batches.terms.shape, part.dtype).at[place].set(part) for part in (given, given.astype(np.int32))
+    )
     draw = jax.jit(jax.vmap(lambda key: draw_sentences(key, chain(), batches, kept, topics)))
     found = frequencies(*draw(jax.random.split(jax.random.key(1), number)), batches)
     agree(found[0], {course: log_p for course, log_p in laws()[0].items() if course[4] == 1}, number)

@@ -6,8 +6,8 @@ sentence it always stays. With b_n = beta[:, w_n] and f_n(k) = p(z_n = k | w_1 .
     f_n  is proportional to  b_n * (epsilon theta + (1 - epsilon) f_{n-1})  where n begins a sentence, else  b_n * f_{n-1}
 
 and backwards, given z_{n+1} = k that begins a sentence, the topic had stayed with probability
-(1 - epsilon) f_n(k) / ((1 - epsilon) f_n(k) + epsilon theta_k); if not, z_n is a draw from f_n. Documents stand side by side,
-as in the topic sweep.
+(1 - epsilon) f_n(k) / ((1 - epsilon) f_n(k) + epsilon theta_k); if not, z_n is a draw from f_n. Documents stand side by
+side, as in the topic sweep.
 """
 
 from __future__ import annotations
@@ -93,7 +93,9 @@ def draw_sentences(
             return found.at[n].set(after), after
 
         def backward(i: jax.Array, carry: tuple) -> tuple:
-            (topics, taken), after, new = carry  # of the word after this one: its topic, and whether it may be a new one
+            (topics, taken), after, new = (
+                carry  # of the word after this one: its topic, and whether it may be a new one
+            )
             n = depth - 1 - i
             place, inside = (shard, start + n), n < lengths
             which, chance = token_uniforms(key, numbers, n)
@@ -104,7 +106,11 @@ def draw_sentences(
             here = jnp.where(inside, here, after)
             taken = taken.at[shard, start + n + 1].set(leaves.astype(jnp.int32), mode="drop")
             begins = inside & (batches.begins[place] > 0) & (n > 0)
-            return (topics.at[place].set(here), taken.at[place].set((inside & (n == 0)).astype(jnp.int32))), here, begins
+            return (
+                (topics.at[place].set(here), taken.at[place].set((inside & (n == 0)).astype(jnp.int32))),
+                here,
+                begins,
+            )
 
         room = jnp.zeros((len(batches.ladder), num_topics, width))
         found, _ = jax.lax.fori_loop(0, depth, forward, (room, theta))

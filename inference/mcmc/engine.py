@@ -139,8 +139,8 @@ def gibbs(
     shared = shared and (number > 1 or not at_once) and not graph.has_sentences
     if graph.has_sentences and number > 1:
         raise ValueError(
-            f"{number} processes share out the words of documents; in the story {graph.story.name!r} those of a sentence share "
-            "their topic: run it in one process."
+            f"{number} processes share out the words of documents; in the story {graph.story.name!r} those of a sentence "
+            "share their topic: run it in one process."
         )
     chosen: Any = kernel
     if passes is not None:

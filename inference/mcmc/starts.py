@@ -28,6 +28,7 @@ from topiczoo.corpora.layouts import Documents, PaddedBatches
 
 from ..gpu.choosing import sweep_tokens, with_kernels
 from ..kernels.assignments import Assignments, Labels, count
+from ..kernels.sentences import Chain, draw_sentences, of_sentences
 from ..kernels.sharding import WORKERS, by_threads, own_shards
 from ..kernels.sweep import (
     FLOOR,
@@ -40,7 +41,6 @@ from ..kernels.sweep import (
     sweep_long,
     sweep_shards,
 )
-from ..kernels.sentences import Chain, draw_sentences, of_sentences
 from ..native.build import registered
 from ..programs.processes import gathered
 from ..story.assignments import AssignmentHandler, TopicAssignments

@@ -53,7 +53,9 @@ class TopicAssignments(dist.Distribution):
             return jnp.floor(token_uniforms(key, document, position)[0] * num_topics).astype(jnp.int32)
 
         if self.switch is not None:  # every sentence has a topic of its own
-            even = Chain(jnp.ones((num_terms + 1, num_topics)), jnp.full(self.theta.shape, 1 / num_topics), jnp.ones(()))
+            even = Chain(
+                jnp.ones((num_terms + 1, num_topics)), jnp.full(self.theta.shape, 1 / num_topics), jnp.ones(())
+            )
             return of_sentences(*draw_sentences(key, even, batches), batches, num_topics, num_terms)
         of_positions = jax.vmap(partial(tokens_of_positions, positions=batches.terms.shape[1]))
         topics = drawn(*of_positions(batches.start, batches.depth, batches.rows))

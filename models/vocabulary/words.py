@@ -72,7 +72,9 @@ def draw_words(corpus: Any, theta: jax.Array, beta: jax.Array, label: Any = None
             f"draw_words got a label of shape {jnp.shape(label)}; give one label a document, ({corpus.num_documents},)."
         )
     if switch is not None and (label is not None or jnp.ndim(switch)):
-        raise ValueError("draw_words got a switch of several numbers, or beside a label; give one number, and no label.")
+        raise ValueError(
+            "draw_words got a switch of several numbers, or beside a label; give one number, and no label."
+        )
     if switch is not None and not in_sentences(corpus):
         raise BadArgument(
             "corpus does not say which words stand in one sentence, which this story reads; make it with "
