@@ -17,7 +17,7 @@ from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 from topiczoo.inference.kernels.sentences import Chain, draw_sentences, log_words, of_sentences
 from topiczoo.inference.story.reading import read
-from topiczoo.inference.story.sentences import sweep_sentences
+from topiczoo.inference.story.sweeping import sweep_sentences
 from topiczoo.models import draw_words
 
 QUIET = {"progress_bar": False}

@@ -31,7 +31,7 @@ from ..story.bound import BoundGraph
 from ..story.classes import labels_of
 from ..story.reader import bind
 from ..story.reading import read
-from ..story.sentences import read_chain
+from ..story.sweeping import read_chain
 from ..story.tracing import Data, Values, ZbarHandler, concentration, log_prob, run, total, traced
 from ..story.validation import check_counts, check_seed
 from .plan import Plan, choose_blocks
