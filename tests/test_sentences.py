@@ -15,6 +15,7 @@ from scipy.special import logsumexp
 from topiczoo import inference, models
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
+from topiczoo.diagnostics import geweke
 from topiczoo.inference.kernels.sentences import Chain, draw_sentences, log_words, of_sentences
 from topiczoo.inference.story.reading import read
 from topiczoo.inference.story.sweeping import sweep_sentences
@@ -215,6 +216,14 @@ def test_every_block_is_the_storys_own():
 def test_engines_that_do_not_serve_say_so(engine):
     with pytest.raises(ValueError, match=r"share their topic"):
         getattr(inference, engine)(models.htmm, planted(6)[0], num_topics=2, **QUIET)
+
+
+@pytest.mark.slow
+def test_priors_above_sentences_pass_gewekes_test():
+    """alpha is drawn with theta integrated out, and topics given a theta that must be drawn again in between."""
+    shape = Corpus.from_sentences([[["a", "b"], ["c", "a"], ["b"]], [["c"], ["b", "a"]], [["a", "c"], ["b", "b"]]])
+    table = geweke(models.htmm, shape, num_chains=1500, num_topics=2, alpha="learned", gamma=1.0, progress_bar=False)
+    assert table["passes"].all(), table
 
 
 @pytest.mark.slow

@@ -68,9 +68,8 @@ class TopicBlock(Block):
     def _drawn(self, key: jax.Array, values: Values, data: Data, shares: Callable) -> tuple[dict, dict]:
         """``shares``: theta given a key and its Dirichlet's concentrations."""
         sweep_key, theta_key = jax.random.split(key)
-        if (
-            self.collapsed and self.graph.has_sentences
-        ):  # given theta, from which alpha may have been drawn integrated out
+        if self.collapsed and self.graph.has_sentences:
+            # the sweep is given theta, and what stands above it may have been drawn with theta integrated out
             posterior = values["z"].from_theta + self._prior(values, data)
             values = {**values, self.graph.theta: dirichlet(jax.random.fold_in(theta_key, 1), posterior)}
         z = sweep(
