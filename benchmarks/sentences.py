@@ -1,6 +1,7 @@
 """Do words come in sentences? Held-out second halves of documents, given the first, under htmm and under lda.
 
     .venv/bin/python benchmarks/sentences.py --data ../shared/data/bbc-news
+    .venv/bin/python benchmarks/sentences.py            # sentences simulated from htmm
 
 Documents are cut into sentences and halved between two of them. Both stories are fitted by gibbs to the same four fifths of
 the documents; for the others log p(second half | first half) is the logarithm of the mean, over posterior draws and over
@@ -43,6 +44,20 @@ def read(folder: Path) -> Corpus:
         token_pattern=r"(?u)\b\w\w+\b",
     )
     return corpus[corpus.lengths >= 20]
+
+
+def simulated(number: int = 500, sentences: int = 12, words: int = 8, terms: int = 1000, topics: int = 20) -> Corpus:
+    """Documents whose sentences share a topic and take a new one three times of ten."""
+    rng = np.random.default_rng(0)
+    beta, vocabulary = rng.dirichlet(np.full(terms, 0.05), topics), np.arange(terms).astype(str)
+    documents = []
+    for _ in range(number):
+        theta, topic, own = rng.dirichlet(np.full(topics, 0.1)), -1, []
+        for _ in range(sentences):
+            topic = rng.choice(topics, p=theta) if topic < 0 or rng.random() < 0.3 else topic
+            own.append(vocabulary[rng.choice(terms, words, p=beta[topic])].tolist())
+        documents.append(own)
+    return Corpus.from_sentences(documents)
 
 
 def first_halves(corpus: Corpus) -> Corpus:
@@ -91,11 +106,11 @@ def log_second(whole: Corpus, first: Corpus, fit, switches: np.ndarray) -> np.nd
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--data", type=Path)
     parser.add_argument("--topics", type=int, default=20)
     parser.add_argument("--documents", type=int, default=10**9, help="of all, at the most")
     told = parser.parse_args()
-    corpus = read(told.data)
+    corpus = read(told.data) if told.data else simulated()
     corpus = corpus[np.random.default_rng(0).permutation(len(corpus))[: told.documents]]
     train, test = corpus[len(corpus) // 5 :], corpus[: len(corpus) // 5]
     first = first_halves(test)

@@ -15,8 +15,10 @@ from scipy.special import logsumexp
 from topiczoo import inference, models
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
-from topiczoo.diagnostics import geweke
+from topiczoo.diagnostics import geweke, perplexity
+from topiczoo.inference.blocks.block import few
 from topiczoo.inference.kernels.sentences import Chain, draw_sentences, log_words, of_sentences
+from topiczoo.inference.mcmc.plan import choose_blocks
 from topiczoo.inference.story.reading import read
 from topiczoo.inference.story.sweeping import sweep_sentences
 from topiczoo.models import draw_words
@@ -212,13 +214,31 @@ def test_every_block_is_the_storys_own():
         assert table.passes.all() and "Beta draw" in set(table.block), table
 
 
+def test_held_out_words_are_refused_in_a_sentence(fitted):
+    with pytest.raises(ValueError, match="words of a sentence share their topic"):
+        perplexity(fitted[0], fitted[1][40:])
+
+
 @pytest.mark.parametrize("engine", ["vem", "svi"])
 def test_engines_that_do_not_serve_say_so(engine):
     with pytest.raises(ValueError, match=r"share their topic"):
         getattr(inference, engine)(models.htmm, planted(6)[0], num_topics=2, **QUIET)
 
 
+def test_theta_is_drawn_again_before_topics_are():
+    """What stands above theta may have been drawn with theta integrated out: the one from before must not count."""
+    graph = read(models.htmm, planted(3)[0], None, {"num_topics": 2})
+    block, small = choose_blocks(graph).blocks[-1], few(graph)
+
+    @jax.jit
+    def drawn(theta):
+        return block.draw(jax.random.key(0), {**small.values, "theta": theta}, small.data)[0]["z"].topics
+
+    np.testing.assert_array_equal(*(drawn(jnp.tile(jnp.array([p, 1 - p]), (3, 1))) for p in (0.01, 0.99)))
+
+
 @pytest.mark.slow
+@pytest.mark.longest
 def test_priors_above_sentences_pass_gewekes_test():
     """alpha is drawn with theta integrated out, and topics given a theta that must be drawn again in between."""
     shape = Corpus.from_sentences([[["a", "b"], ["c", "a"], ["b"]], [["c"], ["b", "a"]], [["a", "c"], ["b", "b"]]])
