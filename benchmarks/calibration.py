@@ -22,6 +22,7 @@ from topiczoo import models
 from topiczoo.corpora import Corpus
 from topiczoo.diagnostics import calibrate, geweke
 from topiczoo.inference import vem
+from topiczoo.models.examples import EXAMPLES
 
 HERE = Path(__file__).parent
 ROWS = np.arange(6)
@@ -29,6 +30,7 @@ SHAPE = Corpus.from_counts(
     np.random.default_rng(0).poisson(1.2, (6, 5)) + np.eye(6, 5, dtype=int),
     covariates={"age": (ROWS - 2.5) / 2, "side": ROWS % 2, "first": ROWS % 3 > 0, "second": ROWS % 3 < 2},
 )
+SENTENCES = SHAPE.with_sentences(SHAPE.tokens()[1], np.concatenate([np.arange(n) // 2 for n in SHAPE.lengths]))
 FLAT = {"num_topics": 2, "alpha": 1.0, "gamma": 1.0}
 BACKGROUND = np.full(5, -np.log(5), np.float32)
 SEEDS = np.eye(2, 5, dtype=bool) | np.eye(2, 5, 2, dtype=bool)
@@ -54,6 +56,8 @@ EXACT = [
     ("keyatm", "gibbs", {"seeds": SEEDS, "gamma_seeds": 1.0}),
     ("labelled_lda", "gibbs", {"labels": ["first", "second"], "shared": 1, "leak": 0.2}),
     ("hdp", "gibbs", {"num_topics": 3}),
+    ("htmm", "gibbs", {}),
+    ("htmm", "gibbs", {"response": "normal"}),
     ("dp_mixture", "gibbs", {"num_topics": 3}),
     ("slda_raters", "gibbs", {"raters": 2, "num_classes": 3}),
     ("polylingual_lda", "gibbs", {"views": np.arange(5) % 2}),
@@ -140,9 +144,9 @@ def show(story: str, engine, options: dict, number: int, *, with_geweke: bool) -
     function = getattr(models, story)
     takes = inspect.signature(function).parameters
     options = {**{name: value for name, value in FLAT.items() if name in takes}, **options}
-    began = time.perf_counter()
+    began, shape = time.perf_counter(), SENTENCES if EXAMPLES[story].sentences else SHAPE
     found = calibrate(
-        function, SHAPE, engine, num_simulations=number, thinning=THINNING.get(story, 10), progress_bar=False, **options
+        function, shape, engine, num_simulations=number, thinning=THINNING.get(story, 10), progress_bar=False, **options
     )
     seconds = time.perf_counter() - began
     figure = HERE / "figures" / (label.replace(",", "").replace(" ", "_") + ".png")
@@ -159,7 +163,7 @@ def show(story: str, engine, options: dict, number: int, *, with_geweke: bool) -
         "",
     ]
     if with_geweke:
-        tested = geweke(function, SHAPE, engine, progress_bar=False, num_chains=1000, **options)
+        tested = geweke(function, shape, engine, progress_bar=False, num_chains=1000, **options)
         verdict = "passes" if tested["passes"].all() else "fails"
         lines += [f"Geweke's joint test, 1000 chains of 50 steps, {verdict}:", "", table(tested), ""]
     return lines

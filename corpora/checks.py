@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -187,3 +187,10 @@ def vectorize(
         reason = str(error).rstrip(".")
         raise ValueError(f"texts cannot be counted with options {options} ({reason}): change either") from None
     return counts, vectorizer.get_feature_names_out()
+
+
+def analyser(options: dict[str, Any]) -> Callable[[str], list[str]]:
+    """What `vectorize` makes words of a text with."""
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    return CountVectorizer(**options).build_analyzer()

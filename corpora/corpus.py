@@ -15,6 +15,7 @@ import pandas as pd
 from scipy import sparse
 
 from .checks import (
+    analyser,
     canonical_counts,
     check_covariates,
     check_list,
@@ -27,6 +28,7 @@ from .checks import (
     vectorize,
 )
 from .files.wording import first_few
+from .sentences import Sentences, split
 
 if TYPE_CHECKING:
     from .pairs import Pairs
@@ -51,6 +53,7 @@ class Corpus:
         slicing, `y[corpus.source_rows]` are the responses that belong to the documents still here.
     num_dropped : how many empty rows of the input `empty="drop"` left out; `repr` tells it too.
     texts : array of str objects, the documents as they were written, where they are kept (`keep_texts=True`); else None.
+    sentences : the words in their order, where it is kept (`from_sentences`, `from_texts(..., sentences=True)`); else None.
     """
 
     counts: sparse.csr_array
@@ -60,6 +63,7 @@ class Corpus:
     _covariates: pd.DataFrame
     num_dropped: int = 0
     texts: np.ndarray | None = None
+    sentences: Sentences | None = None
 
     def __post_init__(self) -> None:
         stored = (self.counts.data, self.counts.indices, self.counts.indptr)
@@ -124,6 +128,7 @@ class Corpus:
         covariates: pd.DataFrame | Mapping[str, Any] | None = None,
         empty: str = "error",
         keep_texts: bool = False,
+        sentences: bool = False,
         **vectorizer_options: Any,
     ) -> Corpus:
         """Count the words of raw texts with scikit-learn's `CountVectorizer`.
@@ -131,11 +136,16 @@ class Corpus:
         Its options (`min_df`, `max_df`, `stop_words`, `max_features`, `ngram_range`, ...) pass through.
         With a `vocabulary` only its terms are counted, in its order. The rest is as in `from_counts`.
         With `keep_texts` the texts stay with the documents, to be read beside their topics
-        (`fit.documents`); a saved fit then holds them.
+        (`fit.documents`); a saved fit then holds them. With `sentences` the order of words and the sentences
+        they stand in are kept, for stories that read them: texts are cut after full stops, exclamation and
+        question marks, and between paragraphs.
         """
         documents = check_texts(texts, "texts")
         counts, terms = vectorize(documents, vocabulary, vectorizer_options)
         corpus = cls.from_counts(counts, terms, names=names, covariates=covariates, empty=empty)
+        if sentences:
+            analyse = analyser(vectorizer_options)
+            corpus = corpus._in_order([[analyse(part) for part in split(documents[row])] for row in corpus.source_rows])
         return corpus.with_texts([documents[row] for row in corpus.source_rows]) if keep_texts else corpus
 
     @classmethod
@@ -199,6 +209,53 @@ class Corpus:
             raise ValueError(f"tokens is empty in all {len(documents)} documents: give at least one token")
         counts, terms = vectorize(documents, vocabulary, {"analyzer": list, "token_pattern": None})
         return cls.from_counts(counts, terms, names=names, covariates=covariates, empty=empty)
+
+    @classmethod
+    def from_sentences(
+        cls,
+        documents: Iterable[Iterable[Iterable[str]]],
+        *,
+        vocabulary: Iterable[str] | None = None,
+        names: Iterable[Any] | None = None,
+        covariates: pd.DataFrame | Mapping[str, Any] | None = None,
+        empty: str = "error",
+    ) -> Corpus:
+        """Take documents that are lists of sentences, each a list of tokens, and keep their order.
+
+        The rest is as in `from_tokens`.
+        """
+        parts = [
+            [check_list(part, f"documents[{row}][{place}]", "a list of strings") for place, part in enumerate(
+                check_list(document, f"documents[{row}]", "a list of sentences"))]
+            for row, document in enumerate(check_list(documents, "documents", "a list of lists of sentences"))
+        ]  # fmt: skip
+        tokens = [[token for part in document for token in part] for document in parts]
+        corpus = cls.from_tokens(tokens, vocabulary=vocabulary, names=names, covariates=covariates, empty=empty)
+        return corpus._in_order([parts[row] for row in corpus.source_rows])
+
+    def with_sentences(self, terms: Any, numbers: Any) -> Corpus:
+        """The same documents with their words in order: the term of each, and the sentence of its document it stands in."""
+        order = Sentences(np.asarray(terms, np.int32), np.asarray(numbers, np.int32), np.cumsum([0, *self.lengths]))
+        rows = np.repeat(np.arange(self.num_documents), self.lengths)
+        if order.terms.shape != rows.shape or order.numbers.shape != rows.shape:
+            raise ValueError(f"terms has {len(order.terms)} words for {len(rows)} that are counted: give as many")
+        found = sparse.csr_array((np.ones(len(rows), np.int32), (rows, order.terms)), shape=self.counts.shape)
+        if (found != self.counts).nnz or (np.diff(order.numbers)[np.diff(rows) == 0] < 0).any():
+            raise ValueError(
+                "terms are not the words that are counted, or numbers of sentences fall: give those counted"
+            )
+        return replace(self, sentences=order)
+
+    def _in_order(self, documents: Sequence[Sequence[Sequence[str]]]) -> Corpus:
+        """The same with its words in the order of these sentences."""
+        column = {term: place for place, term in enumerate(self.vocabulary)}
+        found = Sentences.of([[[column.get(w, -1) for w in part] for part in document] for document in documents])
+        if not np.array_equal(np.diff(found.ends), self.lengths):
+            raise ValueError(
+                "sentences is True, but words counted in sentences are others than in whole texts (as pairs of words "
+                "are): use ngram_range=(1, 1) and an analyzer of words, or from_sentences"
+            )
+        return replace(self, sentences=found)
 
     @classmethod
     def from_bags(
@@ -329,6 +386,7 @@ class Corpus:
             _covariates=self._covariates.iloc[chosen],
             num_dropped=0,
             texts=None if self.texts is None else self.texts[chosen],
+            sentences=None if self.sentences is None else self.sentences.take(chosen),
         )
 
     def with_texts(self, texts: Iterable[str]) -> Corpus:
@@ -343,8 +401,12 @@ class Corpus:
     def tokens(self) -> tuple[np.ndarray, np.ndarray]:
         """Every occurrence of every term, as `(document [T], term [T])`, both int32.
 
-        Documents come in order, the terms of a document in column order, repeats next to each other.
+        Documents come in order, the terms of a document in column order, repeats next to each other; where the
+        order of words is kept, in that.
         """
+        if self.sentences is not None:
+            lengths = np.diff(self.sentences.ends)
+            return np.repeat(np.arange(self.num_documents, dtype=np.int32), lengths), self.sentences.terms
         pairs_per_document = np.diff(self.counts.indptr)
         document = np.repeat(np.arange(self.num_documents, dtype=np.int32), pairs_per_document)
         repeats = self.counts.data
@@ -364,7 +426,8 @@ class Corpus:
         counts = sparse.coo_array(
             (pairs.data[known], (pairs.row[known], column[known])), shape=(self.num_documents, len(terms))
         )
-        return replace(self, counts=canonical_counts(counts), vocabulary=terms)
+        sentences = None if self.sentences is None else self.sentences.renamed(column_of)
+        return replace(self, counts=canonical_counts(counts), vocabulary=terms, sentences=sentences)
 
 
 def _mixed(numbers: np.ndarray) -> np.ndarray:

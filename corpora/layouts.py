@@ -71,6 +71,8 @@ class PaddedBatches(NamedTuple):
     lane: jax.Array  # [documents] position of a document in the flattened lanes
     long: LongDocuments | None = None  # documents that have no tokens in the batches
     numbers: jax.Array | None = None  # [shards, batches, width] by which random numbers know a document: else its row
+    begins: jax.Array | None = None  # as terms, 1 for the first word of a sentence, where words are in their order
+    ladder: jax.Array | None = None  # with them 0, 1, ... for each position of the deepest batch
 
     def known_by_words(self, corpus: Corpus) -> PaddedBatches:
         """The same, where random numbers know a document by its words, wherever it stands and whatever beside it."""
@@ -114,6 +116,8 @@ class Documents:
     batches: PaddedBatches | None = None
     token_document: jax.Array | None = None
     token_term: jax.Array | None = None
+    token_begins: jax.Array | None = None  # whether a token is the first of a sentence, where words are in their order
+    in_sentences: bool = field(default=False, metadata={"static": True})
     counted: jax.Array | None = None  # [D] how far the response of each counts; wholly where this is None
     # numbers among the arguments of a story, for compiled code, which must not hold them
     arguments: dict[str, Any] = field(default_factory=dict)
@@ -143,7 +147,7 @@ class Documents:
         return replace(
             self, lengths=self.lengths[rows], covariates=covariates,
             counted=None if self.counted is None else self.counted[rows],
-            pairs=None, batches=None, token_document=None, token_term=None,
+            pairs=None, batches=None, token_document=None, token_term=None, token_begins=None,
         )  # fmt: skip
 
 
@@ -156,12 +160,14 @@ def documents(
         layout["pairs"] = distinct_pairs(corpus.counts)
     if tokens:
         layout["token_document"], layout["token_term"] = map(on_device, corpus.tokens())
+        layout["token_begins"] = None if corpus.sentences is None else on_device(corpus.sentences.begins)
     if batches:
         layout["batches"] = token_batches(corpus, long=True, processes=processes)
     return Documents(
         lengths=on_device(corpus.lengths, np.float32),
         covariates=_numeric(corpus.covariates),
         num_terms=corpus.num_terms,
+        in_sentences=corpus.sentences is not None,
         **layout,
     )
 
@@ -200,6 +206,8 @@ def token_batches(
     """
     lengths = corpus.lengths
     alone = long_ones(lengths) if long and jax.default_backend() == "cpu" else np.zeros(len(lengths), bool)
+    if corpus.sentences is not None:  # one word after the other
+        alone = np.zeros(len(lengths), bool)
     lengths = np.where(alone, 0, lengths)
     if shards is None:
         shards = SHARDS if jax.default_backend() == "cpu" else 1
@@ -208,6 +216,10 @@ def token_batches(
     terms = np.stack([terms_of(corpus, batches, shard, num_positions) for shard in range(shards)])
     apart = _long_documents(corpus, np.flatnonzero(alone)) if alone.any() else None
     arrays = batches._replace(terms=terms)
+    if corpus.sentences is not None:
+        deepest = rounded_up(max(int(batches.depth.max()), LEAST_POSITIONS))
+        begins = np.stack([_begins_of(corpus, batches, shard, num_positions) for shard in range(shards)])
+        arrays = arrays._replace(begins=begins, ladder=np.arange(deepest))
     return jax.tree.map(lambda array: on_device(array, np.int32), arrays)._replace(long=apart)
 
 
@@ -240,14 +252,33 @@ def arranged(lengths: np.ndarray, shards: int, least: int = LEAST_POSITIONS) -> 
 
 def terms_of(corpus: Corpus, batches: PaddedBatches, shard: int, positions: int) -> np.ndarray:
     """The terms of a shard, [positions, width]: a shard at a time, since all tokens of a large corpus are a lot."""
+    rows, places = _places(batches, shard)
+    terms = np.full((positions, batches.lengths.shape[2]), corpus.num_terms, np.int32)
+    if corpus.sentences is None:
+        own = corpus.counts[rows]
+        terms[places] = np.repeat(own.indices, own.data)
+    else:
+        terms[places] = corpus.sentences.take(rows).terms
+    return terms
+
+
+def _begins_of(corpus: Corpus, batches: PaddedBatches, shard: int, positions: int) -> np.ndarray:
+    """Which words of a shard are the first of a sentence, [positions, width], where they are in their order."""
+    assert corpus.sentences is not None
+    rows, places = _places(batches, shard)
+    begins = np.zeros((positions, batches.lengths.shape[2]), np.int32)
+    begins[places] = corpus.sentences.take(rows).begins
+    return begins
+
+
+def _places(batches: PaddedBatches, shard: int) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    """The documents of a shard, and where their words stand: position and lane of each, document after document."""
     lengths = np.asarray(batches.lengths[shard])
     batch, lane = np.nonzero(lengths)
-    repeats, own = lengths[batch, lane], corpus.counts[np.asarray(batches.rows[shard])[batch, lane]]
+    repeats = lengths[batch, lane]
     position = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
-    terms = np.full((positions, lengths.shape[1]), corpus.num_terms, np.int32)
     place = np.repeat(np.asarray(batches.start[shard])[batch], repeats) + position
-    terms[place, np.repeat(lane, repeats)] = np.repeat(own.indices, own.data)
-    return terms
+    return np.asarray(batches.rows[shard])[batch, lane], (place, np.repeat(lane, repeats))
 
 
 def batch_width(num_documents: float) -> int:

@@ -28,6 +28,7 @@ from topiczoo.models.catalogue import as_story
 from topiczoo.models.vocabulary.words import BagOfWords
 
 from .kernels.assignments import count
+from .kernels.sentences import laid_sentences, staying
 from .marginal.guides import Guide
 from .marginal.model import Marginal
 from .marginal.nuts_engine import NODES
@@ -60,7 +61,7 @@ class Simulation:
         self.lengths, self.num_terms = corpus.lengths, corpus.num_terms
         self.num_tokens = int(self.lengths.sum())
         self.document = np.repeat(np.arange(len(corpus)), self.lengths).astype(np.int32)
-        self.layout = documents(corpus, batches=True)
+        self.layout, self.sentences = documents(corpus, batches=True), corpus.sentences
         self.positions = self.layout.laid_out.positions()
         self.responses = self._find_responses(corpus)
 
@@ -69,7 +70,8 @@ class Simulation:
         counts = sparse.csr_array(
             (np.ones(self.num_tokens, int), (self.document, np.asarray(terms))), shape=(len(like), self.num_terms)
         )
-        return Corpus.from_counts(counts, like.vocabulary, names=like.names, covariates=like.covariates)
+        drawn = Corpus.from_counts(counts, like.vocabulary, names=like.names, covariates=like.covariates)
+        return drawn if self.sentences is None else drawn.with_sentences(terms, self.sentences.numbers)
 
     def _find_responses(self, corpus: Corpus) -> list[str]:
         if not self.story.takes_y:
@@ -95,6 +97,7 @@ class Simulation:
         return replace(
             self.layout, batches=batches._replace(terms=laid), token_document=document, token_term=terms,
             pairs=Pairs(document, terms, jnp.ones(self.num_tokens)),
+            token_begins=None if self.sentences is None else jnp.asarray(self.sentences.begins),
         )  # fmt: skip
 
     def simulate(self, key: jax.Array, values: dict[str, jax.Array] | None = None) -> Simulated:
@@ -103,6 +106,8 @@ class Simulation:
         trace = run(self.story, skeleton, None, values or {}, _FreeWords(self.document), key=key, prior=True)
         drawn = {name: site["value"] for name, site in trace.items() if site["type"] == "sample"}
         terms = drawn.pop("w")
+        if self.sentences is not None and "taken" in drawn:  # z is the topic of each word, as an engine has it
+            drawn["z"], drawn["taken"] = staying(drawn["z"], drawn["taken"])
         parts = {name: drawn.pop(name) for name in self.responses}
         y = None if not parts else next(iter(parts.values())) if len(parts) == 1 else parts
         return Simulated(drawn, terms, jax.tree.map(lambda leaf: leaf.astype(jnp.float32), y))
@@ -190,7 +195,9 @@ class Trials(Simulation):
         data = self.documents(simulated.terms), simulated.y
         values = dict(self.kernel.get_constrain_fn(data, {})(state.z))
         if self.engine == "gibbs" and self.graph.has_words:
-            values["z"] = values["z"].topics[self.positions]
+            z = values["z"]
+            values["z"] = z.topics[self.positions]
+            values |= {} if z.taken is None else {"taken": z.taken[self.positions]}
         return values
 
     def _params(self, simulated: Simulated, corpus: Documents) -> dict[str, Any]:
@@ -203,8 +210,14 @@ class Trials(Simulation):
                 if self.engine == "gibbs":
                     batches = corpus.laid_out
                     topics = jnp.zeros(batches.terms.shape, jnp.int32).at[self.positions].set(value)
+                    if self.graph.has_sentences:
+                        shape = self.graph.num_topics, self.num_terms
+                        params["z"] = laid_sentences(value, values["taken"], batches, *shape)
+                        continue
                     labels = labels_of(self.graph, corpus, simulated.y, values)
                     params["z"] = count(topics, batches, self.graph.num_topics, self.num_terms, labels=labels)
+            elif name == "taken" and self.graph.has_sentences:
+                continue
             elif name not in by_nuts:
                 params[name] = value
             elif not self.graph.latent[name].discrete:

@@ -19,6 +19,7 @@ from .structured.labelled import labelled_lda
 from .structured.prevalence import dmr, stm
 from .structured.raters import slda_raters
 from .structured.seeds import keyatm, seed_words, seeded_lda
+from .structured.sentences import htmm
 from .structured.views import polylingual_lda
 from .supervised import slda
 from .vocabulary.coefficients import COEFFICIENTS
@@ -31,8 +32,8 @@ from .vocabulary.words import draw_bags, draw_words
 
 __all__ = [
     "COEFFICIENTS", "DEVIATIONS", "RESPONSES", "EpsilonInsensitive", "Hinge", "MultiClassHinge", "NormalJeffreys",
-    "OneAgainstAll", "background", "concentration", "ctm", "disclda", "dmr", "dp_mixture", "draw_bags", "draw_response",
-    "draw_words", "dtm", "find_regions", "hdp", "keyatm", "labelled_lda", "lda", "medlda", "mixture", "polylingual_lda",
-    "sage_facets", "sage_geo", "sage_nb", "sage_topics", "seed_words", "seeded_lda", "share_of_zeros", "slda", "slda_glm",
-    "slda_raters", "sstm", "stick_shares", "stm", "stm_content",
+    "OneAgainstAll", "background", "concentration", "ctm", "disclda", "dmr", "dp_mixture", "draw_bags",
+    "draw_response", "draw_words", "dtm", "find_regions", "hdp", "htmm", "keyatm", "labelled_lda", "lda", "medlda",
+    "mixture", "polylingual_lda", "sage_facets", "sage_geo", "sage_nb", "sage_topics", "seed_words", "seeded_lda",
+    "share_of_zeros", "slda", "slda_glm", "slda_raters", "sstm", "stick_shares", "stm", "stm_content",
 ]  # fmt: skip

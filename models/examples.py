@@ -31,6 +31,7 @@ class Example:
     cite: str
     response: str = "none"
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    sentences: bool = False  # whether the story reads them
 
 
 UNKNOWN = Example("", "", "number")  # a story that is not of the zoo
@@ -110,6 +111,11 @@ EXAMPLES = {
         "Y. W. Teh, M. I. Jordan, M. J. Beal and D. M. Blei (2006), Hierarchical Dirichlet processes, JASA 101",
         arguments={"num_topics": 4},
     ),
+    "htmm": Example(
+        "Hidden topic Markov model",
+        "A. Gruber, M. Rosen-Zvi and Y. Weiss (2007), Hidden topic Markov models, AISTATS",
+        sentences=True,
+    ),
     "dp_mixture": Example(
         "Short texts, one topic each",
         "J. Yin and J. Wang (2016), A model-based approach for text clustering with outlier detection, ICDE",
@@ -144,6 +150,9 @@ def example(
         "sport": (rows % 3 > 0).astype(int),
     }  # fmt: skip
     corpus = Corpus.from_counts(counts, covariates=covariates)
+    if told.sentences:
+        document, term = corpus.tokens()
+        corpus = corpus.with_sentences(term, (np.arange(len(term)) - np.searchsorted(document, document)) // 3)
     y = {
         "none": None, "number": rng.normal(size=documents), "binary": rows % 2, "places": rng.normal(size=(documents, 2)),
         "ratings": rng.integers(0, 3, (documents, 2)).astype(float),

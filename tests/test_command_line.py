@@ -69,7 +69,7 @@ def test_the_card_of_a_story(capsys, tmp_path):
     [
         (
             ["check", "slds"],
-            "'slds' is no story of the zoo; there are ctm, disclda, dmr, dp_mixture, dtm, hdp, keyatm, labelled_lda, lda,",
+            "'slds' is no story of the zoo; there are ctm, disclda, dmr, dp_mixture, dtm, hdp, htmm, keyatm, labelled_lda,",
         ),
         (["check", "nowhere.py:story"], "'nowhere.py' is no file"),
         (["fit", "slda", "{folder}/none.csv", "out.nc"], "none.csv"),

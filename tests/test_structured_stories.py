@@ -36,6 +36,7 @@ SAMPLED = ALL[:3]
 SWEEP, GIVEN, NUTS = "topic sweep, theta integrated out", "topic sweep given theta", "NUTS given the rest"
 LOCAL, SLICES = "Hamiltonian trajectories, all documents at once", "slice draws given counts"
 DIRICHLET, NORMAL, GIG = "Dirichlet draw", "normal draw", "generalised inverse Gaussian draw"
+SENTENCES = "topics of sentences, filtered forward and drawn backward"
 COLLAPSED = {"z": SWEEP, "theta": SWEEP}
 OF_LOGITS = {"beta": DIRICHLET, "logits": LOCAL, "tau": NUTS, "factor": NUTS, "z": GIVEN}
 SERVED = {  # engines that take a story, and how gibbs draws each site
@@ -52,6 +53,7 @@ SERVED = {  # engines that take a story, and how gibbs draws each site
     ),
     "labelled_lda": (ALL, {**COLLAPSED, "beta": DIRICHLET}),
     "hdp": (SAMPLED, {**COLLAPSED, "beta": DIRICHLET, "alpha": SLICES, "breaks": SLICES, "growth": GIG}),
+    "htmm": (ALL[:2], {"beta": DIRICHLET, "switch": "Beta draw", "z": SENTENCES, "theta": SENTENCES}),
     "dp_mixture": (ALL, {"beta": DIRICHLET, "breaks": NUTS, "growth": GIG, "z": "one topic a document"}),
     "slda_raters": (ALL, {**COLLAPSED, "beta": DIRICHLET, "eta": NUTS, "cuts": NUTS}),
     "polylingual_lda": (SAMPLED, {**COLLAPSED, "beta_0": DIRICHLET, "beta_1": DIRICHLET}),
@@ -229,6 +231,23 @@ def test_a_mixture_that_grows_has_the_density_of_its_formula():
     np.testing.assert_allclose(density, total, rtol=1e-4)
 
 
+def test_sentences_have_the_density_of_their_formula():
+    """Whether each begins with a new topic, which one, and its words."""
+    v, density, corpus, _, _ = drawn("htmm")
+    document, term = corpus.tokens()
+    total, topic, switch = dirichlet(v["beta"], 0.5) + dirichlet(v["theta"], 0.5), None, v["switch"]
+    for n, (d, w, begins) in enumerate(zip(document, term, corpus.sentences.begins, strict=True)):
+        opening = n == 0 or document[n - 1] != d
+        if begins and not opening:
+            total += np.log(switch if v["taken"][n] else 1 - switch)
+        if v["taken"][n]:
+            assert begins
+            topic = v["z"][n]
+            total += np.log(v["theta"][d, topic])
+        total += np.log(v["beta"][topic, w])
+    np.testing.assert_allclose(density, total, rtol=1e-4)
+
+
 def hinge(y, x):
     return -np.maximum(0, 1 - (2 * y - 1) * x).sum()
 
@@ -337,6 +356,9 @@ SHAPE = Corpus.from_counts(
 )  # fmt: skip
 
 
+SENTENCES_OF = SHAPE.with_sentences(SHAPE.tokens()[1], np.concatenate([np.arange(n) // 2 for n in SHAPE.lengths]))
+
+
 @pytest.mark.slow
 @pytest.mark.longest
 @pytest.mark.parametrize("name", SERVED)
@@ -344,7 +366,8 @@ def test_ranks_are_uniform(name, monkeypatch):
     monkeypatch.setattr(calibration, "LEVEL", 1e-4)
     monkeypatch.setattr(calibration, "_null_excursions", partial(calibration._null_excursions, repeats=100_000))
     _, _, given = made(name, documents=6, terms=5)
-    found = calibrate(name, SHAPE, progress_bar=False, thinning=10, num_simulations=150, **given)
+    shape = SENTENCES_OF if name == "htmm" else SHAPE
+    found = calibrate(name, shape, progress_bar=False, thinning=10, num_simulations=150, **given)
     assert found.passes, found
 
 

@@ -129,6 +129,11 @@ def perplexity(
         raise ValueError(f"method is {method!r}; choose from {', '.join(map(repr, METHODS))}.")
     if most_draws < 1:
         raise ValueError(f"most_draws is {most_draws!r}; give a whole number of at least 1.")
+    if fit.graph.has_sentences:
+        raise ValueError(
+            f"In the story {fit.story.name!r} words of a sentence share their topic, for which p(w_d) is not known here; "
+            "compare stories by what they predict."
+        )
     exact = label_evidence(fit, test, most_draws=most_draws)
     known = test.with_vocabulary(fit.vocabulary)
     first, second = split(known, seed) if method == "completion" else (None, known)

@@ -119,6 +119,7 @@ ZOO = {
     "keyatm": Entry(),
     "labelled_lda": Entry(),
     "hdp": Entry(),
+    "htmm": Entry(),
     "dp_mixture": Entry(),
     "slda_raters": Entry(),
     "polylingual_lda": Entry(),

@@ -53,7 +53,7 @@ class ConcentrationBlock(Block):
         for name in sorted(graph.children([site]) - set(self.integrated_out)):
             total += (log_prob(there[name]) - log_prob(here[name])).sum()
         for name in self.integrated_out:
-            counts = z.document_topic if name == graph.theta else z.topic_term
+            counts = z.from_theta if name == graph.theta else z.topic_term
             after, before = concentration(there[name]["fn"]), concentration(here[name]["fn"])
             total -= log_rising_ratio(after.sum(-1), before.sum(-1), counts.sum(-1)).sum()
             if column is not None:

@@ -162,7 +162,7 @@ class LocalBlock(Block):
         """Of each document, given the rest."""
         graph = self.graph
         zbar = mean_topics(values["z"], data.documents) if graph.has_words else None
-        counts = values["z"].document_topic if graph.drives_words(self.sites) else None
+        counts = values["z"].from_theta if graph.drives_words(self.sites) else None
         parts = sorted(graph.children(self.sites))
         return LocalDensity(graph, self.sites, parts, *data, values, zbar, counts)
 

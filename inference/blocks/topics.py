@@ -14,7 +14,7 @@ from ..kernels.assignments import Assignments
 from ..kernels.sweep import BatchSweep, Swept, categorical
 from ..native.build import COMPILED, registered
 from ..samplers.gamma import dirichlet
-from ..story.assignments import AssignmentHandler
+from ..story.assignments import AssignmentHandler, log_switches
 from ..story.bound import BoundGraph
 from ..story.sweeping import StorySupervision, read_weights, sweep, why_no_kernel
 from ..story.tracing import Data, Values, concentration, run, total
@@ -44,6 +44,8 @@ class TopicBlock(Block):
         self.swept: Swept | Assignments | None = None  # of this draw, where threads have made the sweep
         self.no_kernel = why_no_kernel(graph, collapsed)  # why a GPU does not sweep by one kernel, empty where it does
         self.label = "topic sweep, theta integrated out" if collapsed else "topic sweep given theta"
+        if graph.has_sentences:
+            self.label = "topics of sentences, filtered forward and drawn backward"
 
     @property
     def supervision(self) -> StorySupervision | None:
@@ -66,6 +68,10 @@ class TopicBlock(Block):
     def _drawn(self, key: jax.Array, values: Values, data: Data, shares: Callable) -> tuple[dict, dict]:
         """``shares``: theta given a key and its Dirichlet's concentrations."""
         sweep_key, theta_key = jax.random.split(key)
+        if self.collapsed and self.graph.has_sentences:
+            # the sweep is given theta, and what stands above it may have been drawn with theta integrated out
+            posterior = values["z"].from_theta + self._prior(values, data)
+            values = {**values, self.graph.theta: dirichlet(jax.random.fold_in(theta_key, 1), posterior)}
         z = sweep(
             sweep_key, values["z"], self.graph, *data, values,
             collapsed=self.collapsed, supervised=self.supervised, swept=self.swept,
@@ -73,11 +79,15 @@ class TopicBlock(Block):
         )  # fmt: skip
         if not self.collapsed:
             return {"z": z}, {}
-        trace = run(self.graph.story, *data, {**values, "z": z}, AssignmentHandler(counted=False))
-        posterior = z.document_topic + concentration(trace[self.graph.theta]["fn"])
+        posterior = z.from_theta + self._prior({**values, "z": z}, data)
         mean = posterior / posterior.sum(-1, keepdims=True)
         theta = shares(theta_key, posterior) if self.draw_theta else mean
         return {"z": z, self.graph.theta: theta}, {self.graph.theta: mean}
+
+    def _prior(self, values: Values, data: Data) -> jax.Array:
+        """The concentrations of theta."""
+        trace = run(self.graph.story, *data, values, AssignmentHandler(counted=False))
+        return concentration(trace[self.graph.theta]["fn"])
 
     @property
     def swept_by(self) -> str:
@@ -125,7 +135,7 @@ def topic_statistics(
     usage = in_topic / jnp.maximum(z.topic_term.sum(), 1.0)
     integrated = {}
     if collapsed:
-        integrated[graph.theta] = z.document_topic
+        integrated[graph.theta] = z.from_theta
     if graph.beta_is_integrable():
         integrated[graph.beta] = z.topic_term
     others = [name for name, site in trace.items() if site["type"] == "sample" and name not in (*integrated, "z")]
@@ -134,9 +144,11 @@ def topic_statistics(
         prior = concentration(trace[name]["fn"])  # in its own shape, often one row: log Gamma is dear
         lp += (log_beta_function(prior + counts) - log_beta_function(prior)).sum()
     if graph.theta not in integrated:
-        lp += xlogy(z.document_topic, trace["z"]["fn"].theta).sum()
+        lp += xlogy(z.from_theta, trace["z"]["fn"].theta).sum()
     if graph.beta not in integrated:
         lp += xlogy(z.topic_term, trace["z"]["fn"].beta).sum()
+    if graph.has_sentences:
+        lp += log_switches(z, data.documents.laid_out, trace["z"]["fn"].switch)
     if z.moved is not None:
         return {"lp": lp, "usage": usage, "moved": z.moved, "proposed": z.proposed}
     moved = jnp.sum((data.documents.laid_out.terms < data.documents.num_terms) & (z.topics != before.topics))

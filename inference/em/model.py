@@ -30,6 +30,8 @@ class EMModel:
         self.words: BagWords | TokenWords | None = None
         self.topics: DirichletSite | AdditiveSite | None = None
         self.priors = LearnedPriors(graph, settings)
+        if graph.has_sentences:
+            refuse(graph, graph.theta or graph.beta, "words of a sentence share their topic")
         if graph.has_words:
             self.topics = _topics(graph, settings)
             kind = TokenWords if settings.order == "sequential" and graph.response_sites else BagWords

@@ -26,6 +26,14 @@ class Assignments(NamedTuple):
     long: Any = None  # topics of documents that are laid out alone, as LongDocuments.terms
     proposed: Any = None  # share of tokens for which the words alone proposed another topic in the last sweep
     moved: Any = None  # share of tokens with another topic since then, where terms lie in files
+    # where words of a sentence share their topic:
+    taken: Any = None  # as topics, 1 where a new topic is taken from theta
+    new: Any = None  # [documents, topics] float32, how often each is
+
+    @property
+    def from_theta(self) -> Any:
+        """How often theta gave each topic, [documents, topics]."""
+        return self.document_topic if self.new is None else self.new
 
     # To NumPyro, which checks values against plates, the whole is one value outside all plates.
     @property

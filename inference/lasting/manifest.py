@@ -19,7 +19,7 @@ import numpy as np
 from topiczoo.corpora import Corpus
 
 from ..native.build import registered
-from ..posterior.stored_corpus import WORDS, plain_frame, read_corpus
+from ..posterior.stored_corpus import WORDS, plain_frame, plain_sentences, read_corpus
 from ..posterior.stored_story import alike, find_argument, plain, source
 from ..story.bound import BoundGraph
 from ..story.response import Response
@@ -46,6 +46,7 @@ class Described:
             "document_names": np.asarray(corpus.names).tolist(),
             "covariates": plain_frame(corpus.covariates),
             "texts": None if corpus.texts is None else list(corpus.texts),
+            "sentences": plain_sentences(corpus),
         }
         self.parts = {name: np.asarray(part) for name, part in response.parts.items()}
         self.of_response = {

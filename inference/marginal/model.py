@@ -15,6 +15,9 @@ and the response's terms are averaged over a few sigma points x_q with these mom
     ``average="density"``   log sum_q weight_q p(y_d | x_q): approximates the story's marginal density (NUTS);
     ``average="log"``       sum_q weight_q log p(y_d | x_q): Jensen's bound of it (SVI).
 
+Where words of a sentence share their topic, log p(w_d) is found by going forward through its words
+(:mod:`..kernels.sentences`).
+
 Classes. A discrete site with one value a document, the topic of a whole document or a class above its words, is summed
 out by trying all its values: log sum_c p(c) p(theta_d | c) p(w_d | theta_d, beta_c) p(y_d | c), as far as each reads c.
 
@@ -39,6 +42,7 @@ from numpyro.primitives import Messenger
 from topiczoo.corpora.layouts import Documents
 from topiczoo.models.vocabulary.words import Zbar
 
+from ..kernels.sentences import Chain, log_words
 from ..mcmc.weighing import aside, scales_of
 from ..steps.quadrature import sigma_points
 from ..story.bound import BoundGraph
@@ -202,6 +206,13 @@ class Marginal:
                     f"The site {name!r} of the story {story!r} reads topics but has no axis of documents, so they "
                     "cannot be summed out document by document; give each document its own term."
                 )
+        if graph.has_sentences and (graph.response_sites or self.discrete or self.average == "log"):
+            raise Unserved(
+                graph,
+                ["nuts", "svi"] if graph.response_sites or self.discrete else ["svi"],
+                f"In the story {story!r} words of a sentence share their topic, which can be summed out by nuts, and of "
+                "words alone",
+            )
         if not graph.response_sites:
             return
         if not graph.linear:
@@ -267,9 +278,13 @@ class _SumOut(Messenger):
         other.values = {**self.values, **values}
         return other
 
-    def _sum_words(self, documents: Any, theta: jax.Array, beta: jax.Array, label: Any) -> None:
+    def _sum_words(self, documents: Any, theta: jax.Array, beta: jax.Array, label: Any, switch: Any) -> None:
         """log p(w | theta, beta), and phi, the topics of each pair given the rest."""
         self.documents = documents
+        if switch is not None:
+            term_topic = jnp.maximum(jnp.pad(beta.T, ((0, 1), (0, 0)), constant_values=1.0), FLOOR)
+            self.words = log_words(Chain(term_topic, theta, switch), documents.laid_out)
+            return
         document, term, count = documents.pairs
         topics = beta.T[term] if label is None else beta[label[document], :, term]
         joint = theta[document] * topics  # [P, K]

@@ -80,7 +80,7 @@ def nuts(
         statistics = {name: f"block_states.{len(model.scales)}.{field}" for name, field in STATISTICS.items()}
     drawn = run_chains(
         kernel,
-        (counting(weighed, documents(corpus, pairs=True)), graph.response.on_device()),
+        (counting(weighed, documents(corpus, pairs=True, batches=graph.has_sentences)), graph.response.on_device()),
         seed=seed,
         num_chains=num_chains,
         schedule=Schedule(

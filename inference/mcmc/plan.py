@@ -17,6 +17,7 @@ from topiczoo.corpora.layouts import Documents
 
 from ..blocks.augmented import AugmentedBlock
 from ..blocks.block import Block, Few, few, registered_blocks
+from ..blocks.chances import ChanceBlock
 from ..blocks.concentrations import concentration_blocks
 from ..blocks.conjugate import DirichletBlock, GaussianBlock, LabelBlock, ScaleBlock
 from ..blocks.labels import ClassBlock
@@ -32,7 +33,9 @@ from ..story.tracing import base_distribution
 from ..story.validation import Unserved
 
 # in the order in which they are asked
-BUILT_IN: tuple[type[Block], ...] = (DirichletBlock, GaussianBlock, AugmentedBlock, ScaleBlock, LocalBlock)
+BUILT_IN: tuple[type[Block], ...] = (
+    DirichletBlock, GaussianBlock, AugmentedBlock, ScaleBlock, ChanceBlock, LocalBlock,
+)  # fmt: skip
 
 
 class _Without(Messenger):
@@ -163,6 +166,13 @@ def choose_blocks(graph: BoundGraph, *, draw_theta: bool = True, collapse: str =
             )
     if discrete:
         refuse_linked_classes(graph, discrete)
+    if discrete and graph.has_sentences:
+        raise Unserved(
+            graph,
+            ["gibbs"],
+            f"The story {graph.story.name!r} has {discrete[0]!r}, a class of documents, above words that share the topic of "
+            "their sentence; gibbs draws one or the other",
+        )
     last: list[Block] = []
     above = concentration_blocks(graph, [name for name in sites if name not in taken], small, taken)
     if graph.has_words:
@@ -206,7 +216,7 @@ def _topic_block(graph: BoundGraph, collapsed: bool, collapse: str, draw_theta: 
         return TopicBlock(graph, collapsed, draw_theta, is_read)
     if collapse != "topics":
         raise ValueError(f"collapse is {collapse!r}; give 'proportions' or 'topics'.")
-    if not (collapsed and graph.beta_is_integrable()) or graph.has_labels:
+    if not (collapsed and graph.beta_is_integrable()) or graph.has_labels or graph.has_sentences:
         raise ValueError(
             f"collapse='topics' needs Dirichlet sites theta and beta that only the words of all documents read; the story "
             f"{graph.story.name!r} has others: use collapse='proportions'."

@@ -7,7 +7,7 @@ log-density between a and b. No sampling is involved, so the test is exact up to
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -26,15 +26,18 @@ from ..blocks.augmented import AugmentedBlock
 from ..blocks.block import Block
 from ..blocks.topics import CollapsedBlock, TopicBlock
 from ..kernels.assignments import count
+from ..kernels.sentences import laid_sentences, log_draw, staying
 from ..story.bound import BoundGraph
 from ..story.classes import labels_of
 from ..story.reader import bind
 from ..story.reading import read
-from ..story.tracing import Data, Values, ZbarHandler, concentration, log_prob, run, traced
+from ..story.sweeping import read_chain
+from ..story.tracing import Data, Values, ZbarHandler, concentration, log_prob, run, total, traced
 from ..story.validation import check_counts, check_seed
 from .plan import Plan, choose_blocks
 from .weighing import with_weight
 
+TAKEN = "taken"  # beside z, where words of a sentence share their topic
 TOLERANCE = 2e-3  # of float32 sums of some hundred terms
 
 
@@ -63,6 +66,15 @@ def check(
 
 def _shortened(corpus: Corpus, most: int) -> Corpus:
     """The same documents with at most some tokens each; the vocabulary stays."""
+    if corpus.sentences is not None:  # from all over the document
+        some = np.concatenate([first + np.unique(np.linspace(0, length - 1, min(most, length)).astype(int))
+                               for first, length in zip(corpus.sentences.ends, corpus.lengths, strict=False)])  # fmt: skip
+        parts = corpus.sentences.terms[some], corpus.sentences.numbers[some]
+        lengths = np.minimum(corpus.lengths, most)
+        rows = np.repeat(np.arange(len(corpus)), lengths)
+        counts = sparse.csr_array((np.ones(len(rows), int), (rows, parts[0])), shape=corpus.counts.shape)
+        short = Corpus.from_counts(counts, corpus.vocabulary, names=corpus.names, covariates=corpus.covariates)
+        return short.with_sentences(*parts)
     document, term = corpus.tokens()
     order = np.random.default_rng(0).permutation(len(document))
     document, term = document[order], term[order]
@@ -114,6 +126,10 @@ class _Tester:
         batches = self.data.documents.laid_out
         topics = jnp.zeros(batches.terms.shape, jnp.int32).at[batches.positions()].set(values["z"])
         graph, labels = self.graph, labels_of(self.graph, *self.data, values)
+        if graph.has_sentences:
+            others = {name: value for name, value in values.items() if name != TAKEN}
+            found = laid_sentences(values["z"], values[TAKEN], batches, graph.num_topics, graph.corpus.num_terms)
+            return {**others, "z": found}
         return {**values, "z": count(topics, batches, graph.num_topics, graph.corpus.num_terms, labels=labels)}
 
     def _row(self, label: str, sites: Any, errors: list[float], scale: float) -> dict:
@@ -160,8 +176,24 @@ class _Tester:
                 scale = max(scale, abs(float(expected)))
         return self._row(block.label, block.sites, errors, scale)
 
+    def _test_sentences(self, block: TopicBlock) -> dict:
+        """Topics of sentences given all but the response: two draws of them, and theta given each."""
+
+        @jax.jit
+        def both(values: Values) -> tuple[jax.Array, jax.Array]:
+            laid, batches = self._laid(values), self.data.documents.laid_out
+            found = log_draw(read_chain(self.graph, *self.data, laid), batches, laid["z"])
+            trace = run(self.graph.story, *self.explicit, values)
+            return found, total(trace, ["z", TAKEN, "w"])
+
+        moved = {**self.here, "z": self.there["z"], TAKEN: self.there[TAKEN]}
+        (found, expected), (before, now) = both(moved), both(self.here)
+        return self._row(block.label, block.sites, [abs(float(found - before - expected + now))], abs(float(expected)))
+
     def _test_topics(self, block: TopicBlock | CollapsedBlock) -> dict:
         """Every token's topic: the joint is tried at each of the K topics."""
+        if self.graph.has_sentences:
+            return self._test_sentences(cast(TopicBlock, block))
         document, _ = map(np.asarray, self.explicit.documents.tokens())
         weights = jax.jit(lambda values, d, n: block.token_weights(values, self.data, d, n))
         num_topics = self.graph.num_topics
@@ -189,8 +221,9 @@ class _Tester:
             for site in sites:
                 if site == "z":
                     continue
-                rows, columns = (document, z) if site == graph.theta else (z, term)
-                counts = jnp.zeros(values[site].shape).at[rows, columns].add(1.0)
+                own, taken = staying(z, values[TAKEN]) if graph.has_sentences else (z, 1.0)
+                rows, columns, number = (document, z, taken) if site == graph.theta else (own, term, 1.0)
+                counts = jnp.zeros(values[site].shape).at[rows, columns].add(number)
                 posterior = dist.Dirichlet(counts + concentration(trace[site]["fn"]))
                 joint = jnp.append(joint, -posterior.log_prob(values[site]).sum())
             return joint

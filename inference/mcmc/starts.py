@@ -28,6 +28,7 @@ from topiczoo.corpora.layouts import Documents, PaddedBatches
 
 from ..gpu.choosing import sweep_tokens, with_kernels
 from ..kernels.assignments import Assignments, Labels, count
+from ..kernels.sentences import Chain, draw_sentences, of_sentences
 from ..kernels.sharding import WORKERS, by_threads, own_shards
 from ..kernels.sweep import (
     FLOOR,
@@ -96,7 +97,7 @@ def _with_merged_topics(graph: BoundGraph, data: Data, keys: Sequence[jax.Array]
         becomes = merged(*tables, graph.num_topics, float(alpha.mean()), float(gamma.mean()))
         new = jnp.asarray(in_order(becomes, *tables, alpha, gamma), jnp.int32)
         chain = jax.tree.map(lambda leaf: leaf[i], states[0]) if together else states[i]
-        return recount(new, z, {name: value for name, value in chain.z.items() if name != "z"}, data)
+        return recount(keys[i], new, z, {name: value for name, value in chain.z.items() if name != "z"}, data)
 
     beside = WORKERS if len(batches.terms) == 1 else 1  # threads share out either chains or shards
     with ThreadPoolExecutor(beside) as threads:
@@ -112,11 +113,27 @@ def placed(state: Any, z: Assignments) -> Any:
     return state._replace(z={**state.z, "z": z}, block_states=(*others, last._replace(z={**last.z, "z": z})))
 
 
-def _recounted(graph: BoundGraph, new: jax.Array, z: Assignments, values: Values, data: Data) -> Assignments:
+def _of_sentences(
+    key: jax.Array, topics: jax.Array, data: Data, num_topics: int, site: TopicAssignments
+) -> Assignments:
+    """Topics of sentences, drawn with proportions and topics as those of single words suggest."""
+    batches, num_terms = data.documents.laid_out, data.documents.num_terms
+    z = count(topics, batches, num_topics, num_terms)
+    theta, beta = z.document_topic + USUAL_ALPHA, z.topic_term.T + USUAL_GAMMA
+    term_topic = jnp.pad(beta / beta.sum(0), ((0, 1), (0, 0)), constant_values=1.0)
+    chain = Chain(term_topic, theta / theta.sum(-1, keepdims=True), jnp.asarray(site.switch, jnp.float32))
+    return of_sentences(*draw_sentences(key, chain, batches), batches, num_topics, num_terms)
+
+
+def _recounted(
+    graph: BoundGraph, key: jax.Array, new: jax.Array, z: Assignments, values: Values, data: Data
+) -> Assignments:
     """Topics with new numbers, counted as the story asks: by the labels of documents, where topics are theirs."""
     site = run(graph.story, *data, values, AssignmentHandler(counted=False))["z"]["fn"]
     labels = Labels.of(site.label, site.beta.shape)
     long = None if z.long is None else new[z.long]
+    if graph.has_sentences:
+        return _of_sentences(key, new[z.topics], data, graph.num_topics, site)
     return count(new[z.topics], data.documents.laid_out, graph.num_topics, data.documents.num_terms, long, labels)
 
 

@@ -50,7 +50,13 @@ class Found(NamedTuple):
 def passes_over(folder: Any, graph: BoundGraph, last: Block) -> Passes:
     """Passes over the corpus in a folder; a story or corpus that they do not serve is refused before anything is written."""
     why = ""
-    if not isinstance(last, TopicBlock) or not last.collapsed or last.theta_is_read or graph.has_labels:
+    if (
+        not isinstance(last, TopicBlock)
+        or not last.collapsed
+        or last.theta_is_read
+        or graph.has_labels
+        or graph.has_sentences
+    ):
         why = (
             "needs a Dirichlet theta that only words read, topics that all documents share, and collapse='proportions'"
         )

@@ -31,7 +31,7 @@ from .file_format import (
     stored_names,
 )
 from .posterior import STATISTIC_DIMS, Posterior
-from .stored_corpus import WORDS, plain_frame, read_corpus
+from .stored_corpus import WORDS, plain_frame, plain_sentences, read_corpus
 from .stored_story import find_argument, find_story, plain, source, warn_if_changed
 from .tables import are_shares
 from .whole_file import checked_path, write_whole
@@ -139,6 +139,7 @@ def save(fit: Posterior, path: str | Path) -> Path:
         "document_names": fit.document_names,
         "topic_names": fit.topic_names,
         "texts": fit.corpus.texts,
+        "sentences": plain_sentences(fit.corpus),
         "covariates": plain_frame(fit.corpus.covariates),
         "several_responses": fit.response.several,
         "info": info,

@@ -23,7 +23,15 @@ def read_corpus(state: Mapping[str, Any], words: Sequence[np.ndarray]) -> Corpus
     corpus = Corpus.from_counts(
         counts, vocabulary, names=names, covariates=_read_frame(state["covariates"]), empty="keep"
     )
+    if state.get("sentences") is not None:  # since they are kept
+        corpus = corpus.with_sentences(*state["sentences"])
     return corpus if state["texts"] is None else corpus.with_texts(state["texts"])
+
+
+def plain_sentences(corpus: Corpus) -> list[list[int]] | None:
+    """The words of documents in their order, and the sentence of each, where they are kept."""
+    found = corpus.sentences
+    return None if found is None else [found.terms.tolist(), found.numbers.tolist()]
 
 
 def plain_frame(frame: pd.DataFrame) -> dict[str, Any]:

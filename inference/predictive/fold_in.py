@@ -88,7 +88,7 @@ class FoldIn:
         check_covariates(self.graph)
         words = self.graph.has_words
         self.local = None  # where theta is not integrated out
-        if words and not self.graph.theta_is_integrable():
+        if words and (self.graph.has_sentences or not self.graph.theta_is_integrable()):
             self.local = self._local(known)
         check_labels(self.graph)
         self.corpus = self.graph.documents(pairs=not words, batches=words)

@@ -92,7 +92,7 @@ class LocalFold:
             supervised=False,
             by_kernel=with_kernels(corpus.laid_out),
         )
-        new = self.density(graph, corpus, values, z.document_topic).draw(local_key, state.values)
+        new = self.density(graph, corpus, values, z.from_theta).draw(local_key, state.values)
         return Folded(z, new, self._theta(graph, corpus, {**values, **new}))
 
     @staticmethod
@@ -107,6 +107,8 @@ class LocalFold:
         density = self.density(graph, corpus, values, counts)
         local = density.at(density.centre if free is None else free)[0] if self.sites else {}
         z = Assignments(jnp.zeros(batches.terms.shape, jnp.int32), counts, long=_no_topics(batches))
+        if graph.has_sentences:
+            z = z._replace(taken=jnp.zeros_like(z.topics), new=counts)
         return Folded(z, local, self._theta(graph, corpus, {**values, **local}))
 
     def _rounds(
@@ -118,7 +120,7 @@ class LocalFold:
         def one(i: jax.Array, carry: tuple) -> tuple:
             state, totals = carry
             state = self.round(graph, corpus, jax.random.fold_in(key, i), state, values)
-            free = self.density(graph, corpus, values, state.document_topic).free(state.values)
+            free = self.density(graph, corpus, values, state.z.from_theta).free(state.values)
             now = free, state.proportions, state.document_topic
             return state, jax.tree.map(lambda total, new: total + (i >= first) * new, totals, now)
 

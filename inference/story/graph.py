@@ -14,7 +14,8 @@ import numpyro.distributions as dist
 
 from .tracing import base_distribution
 
-ZBAR, THETA, BETA, LABEL, PARAMETERS = "~zbar", "~theta", "~beta", "~label", "~parameters"  # names no site can have
+# names no site can have
+ZBAR, THETA, BETA, LABEL, SWITCH, PARAMETERS = "~zbar", "~theta", "~beta", "~label", "~switch", "~parameters"
 DOCUMENT, TOPIC, TERM, OF_LABEL = "document", "topic", "term", "label"  # names of axes
 
 Dims = tuple[str | None, ...]
@@ -73,6 +74,7 @@ class StoryGraph:
     num_topics: int = 0  # of draw_words
     has_words: bool = False  # whether words have topics of their own
     has_labels: bool = False  # whether topics are those of a document's label
+    has_sentences: bool = False  # whether words of a sentence share their topic
     linear: bool = True  # whether zbar is used in zbar @ eta alone
     predictor_shapes: tuple[tuple[int, ...], ...] = ()  # of each zbar @ eta, without its documents
 
@@ -117,8 +119,8 @@ class StoryGraph:
         return {name for name, read in self.parents.items() if read & set(sites) and name in self.sites}
 
     def drives_words(self, sites: Collection[str]) -> bool:
-        """Whether theta, beta or the label, as given to draw_words, depend on these sites."""
-        return any(self.parents.get(part, frozenset()) & set(sites) for part in (THETA, BETA, LABEL))
+        """Whether theta, beta, the label or the switch, as given to draw_words, depend on these sites."""
+        return any(self.parents.get(part, frozenset()) & set(sites) for part in (THETA, BETA, LABEL, SWITCH))
 
     def theta_is_integrable(self) -> bool:
         """Whether theta is a Dirichlet site of documents that words alone read."""
@@ -154,7 +156,8 @@ class StoryGraph:
             "parents": {name: sorted(read) for name, read in self.parents.items()},
             "deterministic": list(self.deterministic),
             "theta": self.theta, "beta": self.beta, "num_topics": self.num_topics,
-            "has_words": self.has_words, "has_labels": self.has_labels, "linear": self.linear,
+            "has_words": self.has_words, "has_labels": self.has_labels, "has_sentences": self.has_sentences,
+            "linear": self.linear,
         }  # fmt: skip
 
     @classmethod
@@ -163,6 +166,7 @@ class StoryGraph:
         sites = {site["name"]: Site(**{**site, "axes": tuple(site["axes"])}) for site in told["sites"]}
         parents = {name: frozenset(read) for name, read in told["parents"].items()}
         rest = {name: told[name] for name in ("theta", "beta", "num_topics", "has_words", "has_labels", "linear")}
+        rest["has_sentences"] = told.get("has_sentences", False)  # since there are such
         return cls(sites, parents, tuple(told["deterministic"]), **rest)
 
     @classmethod

@@ -27,7 +27,7 @@ from ..programs.keeping import digest, keep
 from .axes import joined_axes
 from .bound import FEW, BoundGraph, as_arrays
 from .faults import why_not
-from .graph import BETA, DOCUMENT, LABEL, OF_LABEL, PARAMETERS, TERM, THETA, TOPIC, ZBAR, Dims, Site
+from .graph import BETA, DOCUMENT, LABEL, OF_LABEL, PARAMETERS, SWITCH, TERM, THETA, TOPIC, ZBAR, Dims, Site
 from .response import Response, Y
 from .tracing import Story, ZbarHandler, base_distribution, log_prob, parameters, run
 
@@ -100,7 +100,8 @@ class Reader:
         return BoundGraph(
             sites=sites, parents=parents, deterministic=self.deterministic, theta=self.theta, beta=self.beta,
             num_topics=self.handler.theta.shape[-1] if self.handler.calls else 0,
-            has_words=self.handler.calls == 1, has_labels=self.handler.label is not None, linear=self.handler.linear,
+            has_words=self.handler.calls == 1, has_labels=self.handler.label is not None,
+            has_sentences=self.handler.switch is not None, linear=self.handler.linear,
             predictor_shapes=tuple(eta.shape[1:] for eta in self.handler.coefficients),
             story=story, corpus=self.corpus, response=self.response, few_corpus=self.corpus[self.rows],
             few_documents=replace(few, arguments=story.given), few_y=few_y, covariates=covariates,
@@ -171,6 +172,7 @@ class Reader:
             if handler.calls:
                 out[THETA], out[BETA] = handler.theta, handler.beta
                 out |= {} if handler.label is None else {LABEL: handler.label}
+                out |= {} if handler.switch is None else {SWITCH: handler.switch}
             bags = [fn.z for site in sites.values() if isinstance(fn := base_distribution(site["fn"]), BagOfWords)]
             return out | ({BAG: bags} if bags else {})
 
@@ -299,7 +301,7 @@ class Reader:
         if name == self.beta or name in self.bagged:
             return "topics"
         words = {other for other in self.sites if isinstance(base_distribution(self.sites[other]["fn"]), BagOfWords)}
-        drives = words | {THETA, BETA, LABEL, BAG}
+        drives = words | {THETA, BETA, LABEL, SWITCH, BAG}
         if axes == (DOCUMENT,) and site["fn"].support.is_discrete and any(name in parents.get(d, ()) for d in drives):
             return "class"
         after = {other for other, read in parents.items() if ZBAR in read}

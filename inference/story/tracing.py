@@ -242,6 +242,7 @@ class ZbarHandler(Messenger):
         self.theta: Any = None
         self.beta: Any = None
         self.label: Any = None
+        self.switch: Any = None
         self.coefficients: list[jax.Array] = []
         self.linear = True
 
@@ -249,7 +250,7 @@ class ZbarHandler(Messenger):
         if msg["type"] != "draw_words":
             return
         self.calls += 1
-        _, self.theta, self.beta, self.label = msg["args"]
+        _, self.theta, self.beta, self.label, self.switch = msg["args"]
         if callable(self.zbar):
             self.zbar = self.zbar(self.theta)
         msg["value"] = Zbar(self._predictor, self._array)

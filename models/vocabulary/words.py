@@ -6,14 +6,15 @@ A story is a NumPyro function ``story(corpus, y=None, *, ...)``. It draws topics
 ``zbar = draw_words(corpus, theta, beta)``
     every word has its own topic z_dn ~ Cat(theta_d), and w_dn ~ Cat(beta_{z_dn}). The value is zbar, the
     documents' mean topic indicators; ``zbar @ eta`` is the linear predictor of a response. With ``label=y`` topics
-    are those of a document's label, w_dn ~ Cat(beta_{y_d, z_dn}).
+    are those of a document's label, w_dn ~ Cat(beta_{y_d, z_dn}). With ``switch=epsilon`` the words of a sentence have
+    one topic: that of the sentence before, or with probability epsilon a new one from Cat(theta_d).
 ``draw_bags(corpus, z, beta)``
     all words of document d come from the one topic z_d.
 
 The handlers' contract
 ----------------------
 ``draw_words`` is a NumPyro primitive: it sends a message of type ``"draw_words"`` with arguments ``(corpus, theta,
-beta, label)`` up the handler stack, and any ``Messenger`` may answer it by setting the message's value:
+beta, label, switch)`` up the handler stack, and any ``Messenger`` may answer it by setting the message's value:
 
 * nobody answers: sample sites ``z`` and ``w`` in a plate over tokens, zbar a [documents, topics] array. This is the
   story's explicit joint density, the reference every engine is tested against;
@@ -35,10 +36,12 @@ import numpyro.distributions as dist
 from numpyro.distributions import constraints
 from numpyro.primitives import _PYRO_STACK, apply_stack
 
+from .arguments import BadArgument
+
 __all__ = ["BagOfWords", "Zbar", "draw_bags", "draw_words"]
 
 
-def draw_words(corpus: Any, theta: jax.Array, beta: jax.Array, label: Any = None) -> Any:
+def draw_words(corpus: Any, theta: jax.Array, beta: jax.Array, label: Any = None, switch: Any = None) -> Any:
     """z_dn ~ Cat(theta_d), w_dn ~ Cat(beta_{z_dn}) for every word of the corpus; returns zbar.
 
     Parameters
@@ -51,6 +54,9 @@ def draw_words(corpus: Any, theta: jax.Array, beta: jax.Array, label: Any = None
         Topics, [topics, terms]; with a label [labels, topics, terms].
     label
         The label of each document, counted from 0, [documents]: w_dn ~ Cat(beta_{label_d, z_dn}).
+    switch
+        The probability that a sentence takes a new topic, one number: words of a sentence share theirs, and a sentence
+        that takes no new one has that of the sentence before it. Needs a corpus that keeps its sentences.
     """
     if any(isinstance(handler, numpyro.plate) for handler in _PYRO_STACK):
         raise ValueError("draw_words was called inside a plate; call it outside: tokens have a plate of their own.")
@@ -65,11 +71,20 @@ def draw_words(corpus: Any, theta: jax.Array, beta: jax.Array, label: Any = None
         raise ValueError(
             f"draw_words got a label of shape {jnp.shape(label)}; give one label a document, ({corpus.num_documents},)."
         )
+    if switch is not None and (label is not None or jnp.ndim(switch)):
+        raise ValueError(
+            "draw_words got a switch of several numbers, or beside a label; give one number, and no label."
+        )
+    if switch is not None and not in_sentences(corpus):
+        raise BadArgument(
+            "corpus does not say which words stand in one sentence, which this story reads; make it with "
+            "Corpus.from_texts(texts, sentences=True) or Corpus.from_sentences(documents)."
+        )
     message = {
         "type": "draw_words",
         "name": "draw_words",
         "fn": _draw_tokens,
-        "args": (corpus, theta, beta, None if label is None else jnp.asarray(label, int)),
+        "args": (corpus, theta, beta, None if label is None else jnp.asarray(label, int), switch),
         "kwargs": {},
         "value": None,
         "scale": None,
@@ -80,13 +95,40 @@ def draw_words(corpus: Any, theta: jax.Array, beta: jax.Array, label: Any = None
     return apply_stack(message)["value"]
 
 
-def _draw_tokens(corpus: Any, theta: jax.Array, beta: jax.Array, label: Any) -> jax.Array:
+def in_sentences(corpus: Any) -> bool:
+    """Whether a corpus, or documents as an engine lays them out, say where sentences begin."""
+    return corpus.in_sentences if hasattr(corpus, "in_sentences") else corpus.sentences is not None
+
+
+def _draw_tokens(corpus: Any, theta: jax.Array, beta: jax.Array, label: Any, switch: Any) -> jax.Array:
     """The reading of ``draw_words`` when no handler answers: explicit z and w for every token."""
     documents, terms = corpus.tokens()
+    if switch is not None:
+        return _draw_sentences(documents, terms, corpus, theta, beta, switch)
     with numpyro.plate("tokens", len(documents)):
         z = numpyro.sample("z", dist.Categorical(theta[documents]))
         numpyro.sample("w", dist.Categorical(beta[z] if label is None else beta[label[documents], z]), obs=terms)
     counts = jnp.zeros(theta.shape).at[documents, z].add(1.0)
+    return counts / jnp.maximum(counts.sum(-1, keepdims=True), 1.0)
+
+
+def _draw_sentences(
+    document: jax.Array, term: jax.Array, corpus: Any, theta: jax.Array, beta: jax.Array, switch: Any
+) -> jax.Array:
+    """The same where words of a sentence share their topic: at each word whether a new topic is taken, and the new topic.
+
+    It is always taken at the first word of a document, and never within a sentence. One that is not taken has no density.
+    """
+    begins = jnp.asarray(corpus.token_begins if hasattr(corpus, "token_begins") else corpus.sentences.begins)
+    document = jnp.asarray(document)
+    opening = jnp.diff(document, prepend=-1) != 0
+    with numpyro.plate("tokens", len(document)):
+        taken = numpyro.sample("taken", dist.Bernoulli(jnp.where(opening, 1.0, jnp.where(begins, switch, 0.0))))
+        with numpyro.handlers.mask(mask=jnp.asarray(taken) > 0):
+            z = numpyro.sample("z", dist.Categorical(theta[document]))
+        topic = z[jax.lax.cummax(jnp.where(jnp.asarray(taken) > 0, jnp.arange(len(document)), 0))]
+        numpyro.sample("w", dist.Categorical(beta[topic]), obs=term)
+    counts = jnp.zeros(theta.shape).at[document, topic].add(1.0)
     return counts / jnp.maximum(counts.sum(-1, keepdims=True), 1.0)
 
 
