@@ -92,7 +92,11 @@ def main() -> None:
     seeds, rows = models.seed_words(corpus, list(SEEDS.values())), []
     print(corpus)
     for seed in range(told.seeds):
-        for story, given in ((models.lda, {}), (models.seeded_lda, {"seeds": seeds}), (models.keyatm, {"seeds": seeds})):
+        for story, given in (
+            (models.lda, {}),
+            (models.seeded_lda, {"seeds": seeds}),
+            (models.keyatm, {"seeds": seeds}),
+        ):
             rows += measured(story, corpus, group, seed, **given)
     table = pd.DataFrame(rows).to_markdown(index=False, floatfmt=".2f")
     text = f"{circumstances(__file__, ('jax', 'numpyro'))} {datetime.date.today()}. {corpus!r}.\n\n{table}"

@@ -71,8 +71,8 @@ class PaddedBatches(NamedTuple):
     lane: jax.Array  # [documents] position of a document in the flattened lanes
     long: LongDocuments | None = None  # documents that have no tokens in the batches
     numbers: jax.Array | None = None  # [shards, batches, width] by which random numbers know a document: else its row
-    begins: jax.Array | None = None  # as terms, 1 for the first word of a sentence, where words are in their order
-    ladder: jax.Array | None = None  # with them 0, 1, ... for each position of the deepest batch
+    begins: Any = None  # as terms, 1 for the first word of a sentence, where words are in their order
+    ladder: Any = None  # with them 0, 1, ... for each position of the deepest batch
 
     def known_by_words(self, corpus: Corpus) -> PaddedBatches:
         """The same, where random numbers know a document by its words, wherever it stands and whatever beside it."""

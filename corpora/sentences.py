@@ -33,11 +33,12 @@ class Sentences:
     def _joined(cls, terms: list[np.ndarray], numbers: list[np.ndarray]) -> Sentences:
         known = [own >= 0 for own in terms]
         ends = np.cumsum([0, *(int(own.sum()) for own in known)])
-        arrays = (
-            np.concatenate([np.zeros(0, np.int32), *(own[which] for own, which in zip(part, known, strict=True))])
-            for part in (terms, numbers)
-        )
-        return cls(*(array.astype(np.int32) for array in arrays), ends)
+
+        def joined(part: list[np.ndarray]) -> np.ndarray:
+            kept = [own[which] for own, which in zip(part, known, strict=True)]
+            return np.concatenate([np.zeros(0, np.int32), *kept]).astype(np.int32)
+
+        return cls(joined(terms), joined(numbers), ends)
 
     def take(self, rows: np.ndarray) -> Sentences:
         """Those of some documents."""

@@ -142,9 +142,9 @@ def laid_sentences(
     z: jax.Array, taken: jax.Array, batches: PaddedBatches, num_topics: int, num_terms: int
 ) -> Assignments:
     """The same of words one after the other, as the story draws them."""
-    empty = jnp.zeros(batches.terms.shape, jnp.int32)
-    laid = (empty.at[batches.positions()].set(part) for part in staying(z, taken))
-    return of_sentences(*laid, batches, num_topics, num_terms)
+    empty, place = jnp.zeros(batches.terms.shape, jnp.int32), batches.positions()
+    topics, new = staying(z, taken)
+    return of_sentences(empty.at[place].set(topics), empty.at[place].set(new), batches, num_topics, num_terms)
 
 
 def log_draw(chain: Chain, batches: PaddedBatches, z: Assignments) -> jax.Array:

@@ -9,6 +9,7 @@ depend on what they replace).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -206,8 +207,8 @@ def sweep_sentences(
         return of_sentences(topics, begun, batches, *shape)._replace(proposed=z.proposed), _differ(z, new, corpus)
 
     keys = jax.random.split(key, len(PARTS))
-    new, proposed = jax.lax.scan(lambda z, at: propose(z, *at), z, (jnp.asarray(PARTS), keys))
-    return new._replace(proposed=proposed[0])
+    new, shares = jax.lax.scan(lambda z, at: propose(z, *at), z, (jnp.asarray(PARTS), keys))
+    return new._replace(proposed=shares[0])
 
 
 def _differ(z: Assignments, new: Assignments, corpus: Documents) -> jax.Array:
@@ -218,7 +219,7 @@ def _differ(z: Assignments, new: Assignments, corpus: Documents) -> jax.Array:
 
 def _outside(key: jax.Array, part: jax.Array, corpus: Documents, batches: PaddedBatches) -> jax.Array:
     """Which words keep their topics: those outside a part of each document, anywhere in it, the whole where it is 1."""
-    of_positions = jax.vmap(lambda *own: tokens_of_positions(*own, positions=batches.terms.shape[1]))
+    of_positions = jax.vmap(partial(tokens_of_positions, positions=batches.terms.shape[1]))
     document, position = of_positions(batches.start, batches.depth, batches.rows)
     width = jnp.ceil(part * corpus.lengths)
     first = jnp.where(part < 1, jnp.floor(jax.random.uniform(key, width.shape) * (corpus.lengths + width)) - width, 0)
