@@ -26,6 +26,7 @@ from topiczoo.inference.blocks.local import LocalBlock, above_theta
 from topiczoo.inference.kernels.assignments import count
 from topiczoo.inference.kernels.local_hmc import Metric, leapfrog, metric, position, trajectories
 from topiczoo.inference.mcmc.plan import choose_blocks
+from topiczoo.inference.story.assignments import TopicAssignments
 from topiczoo.inference.story.reading import read
 from topiczoo.inference.story.tracing import Data
 from topiczoo.models import draw_words
@@ -44,6 +45,22 @@ def cumulative(log_density):
 def assert_law(draws, log_density):
     law = cumulative(log_density)
     assert stats.kstest(draws, lambda x: np.interp(x, GRID, law)).pvalue > LEVEL
+
+
+def test_a_share_that_has_underflowed_and_is_not_counted_has_a_finite_slope():
+    """theta and beta of no mass at all, which a broken stick makes in single precision; counted ones stay heavy losses."""
+    batches = documents(Corpus.from_counts([[2, 1, 0]]), batches=True).batches
+    z = count(jnp.zeros_like(batches.terms), batches, 2, 3)
+    beta = jnp.array([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5]])
+
+    def of_words(theta, beta):
+        return TopicAssignments(theta, beta, batches).log_prob(z)
+
+    slopes = jax.grad(of_words, argnums=(0, 1))(jnp.array([[1.0, 0.0]]), beta)
+    np.testing.assert_allclose(slopes[0], [[3.0, 0.0]])
+    np.testing.assert_allclose(slopes[1], [[4.0, 2.0, 0.0], [0.0, 0.0, 0.0]])
+    np.testing.assert_allclose(of_words(jnp.array([[1.0, 0.0]]), beta), 3 * np.log(0.5), rtol=1e-6)
+    assert of_words(jnp.array([[0.0, 1.0]]), beta) < -180
 
 
 def test_a_trajectory_leaves_a_skewed_law_as_it_is():

@@ -24,6 +24,7 @@ from topiczoo.corpora.layouts import PaddedBatches
 
 from ..kernels.assignments import Assignments, Labels, count, long_tokens, mean_topics
 from ..kernels.sentences import Chain, draw_sentences, of_sentences
+from ..kernels.sweep import FLOOR
 from ..samplers.uniforms import token_uniforms, tokens_of_positions
 
 
@@ -66,7 +67,9 @@ class TopicAssignments(dist.Distribution):
     def log_prob(self, value: Assignments) -> jax.Array:
         if not self.counted:
             return jnp.zeros(())
-        words = xlogy(value.from_theta, self.theta).sum() + xlogy(value.topic_term, self.beta).sum()
+        # a share that has underflowed to 0 and is counted 0 times has no slope, and 0 / 0 would be one
+        theta, beta = jnp.maximum(self.theta, FLOOR), jnp.maximum(self.beta, FLOOR)
+        words = xlogy(value.from_theta, theta).sum() + xlogy(value.topic_term, beta).sum()
         return words if self.switch is None else words + log_switches(value, self.batches, self.switch)
 
 
