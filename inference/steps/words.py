@@ -67,7 +67,9 @@ def pair_batches(pairs: Pairs, num_documents: int, num_terms: int, room: Room = 
     lengths = np.bincount(document, minlength=num_documents)
     rows = np.ones(len(term), np.int32), term, np.insert(np.cumsum(lengths), 0, 0)
     counts = sparse.csr_array(rows, shape=(num_documents, num_terms))
-    once: Any = SimpleNamespace(num_documents=num_documents, num_terms=num_terms, lengths=lengths, counts=counts)
+    once: Any = SimpleNamespace(
+        num_documents=num_documents, num_terms=num_terms, lengths=lengths, counts=counts, sentences=None
+    )
     batches = token_batches(once, least=room.positions)
     repeats = np.zeros(batches.terms.shape, np.float32)
     repeats[batches.positions()] = np.asarray(pairs.count)
