@@ -35,6 +35,7 @@ from .marginal.nuts_engine import NODES
 from .marginal.svi_engine import NODES as SVI_NODES
 from .marginal.svi_engine import learning_rates
 from .mcmc.plan import choose_blocks
+from .programs.compiling import jitted
 from .story.bound import BoundGraph
 from .story.classes import labels_of
 from .story.reader import bind
@@ -132,7 +133,7 @@ def simulate(
     check_seed(seed)
     check_corpus(corpus)
     simulation = Simulation(story, corpus, arguments)
-    drawn = jax.jit(simulation.simulate)(jax.random.key(seed))
+    drawn = jitted(simulation.simulate, once=True)(jax.random.key(seed))
     return simulation.corpus(drawn.terms, corpus), jax.tree.map(np.asarray, drawn.y)
 
 
@@ -161,7 +162,7 @@ class Trials(Simulation):
             raise ValueError(f"engine is {engine!r}; give one of {', '.join(map(repr, ENGINES))}.")
         super().__init__(story, corpus, arguments)
         self.engine = engine
-        first = jax.jit(self.simulate)(jax.random.key(0))
+        first = jitted(self.simulate, once=True)(jax.random.key(0))
         y = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), first.y)
         parts = {"y": y} if isinstance(y, np.ndarray) else y or {}
         self.graph = bind(self.story, self.corpus(first.terms, corpus), Response(parts, isinstance(y, dict)))

@@ -57,10 +57,16 @@ def test_the_generator_is_threefry_as_jax_has_it():
     np.testing.assert_array_equal(ours, threefry2x32_p.bind(*(jnp.broadcast_to(part, 1000) for part in parts)))
 
 
-def test_gamma():
+@pytest.mark.parametrize("number", ["many", "few"])
+def test_gamma(number):
     """Rejected proposals are made anew until all are accepted: small, whole and large shapes beside each other."""
-    shapes = np.array([1e-3, 0.01, 0.3, 0.999, 1.0, 1.7, 40.0, 3000.0])
-    draws = np.asarray(jax.jit(log_gamma)(jax.random.key(0), jnp.broadcast_to(shapes, (DRAWS, 8))), float)
+    shapes, key = np.array([1e-3, 0.01, 0.3, 0.999, 1.0, 1.7, 40.0, 3000.0]), jax.random.key(0)
+    if number == "many":
+        draws = jax.jit(log_gamma)(key, jnp.broadcast_to(shapes, (DRAWS, 8)))
+    else:  # each call draws for few, and they are proposed together until all are accepted
+        several = jnp.broadcast_to(shapes, (100, 8))
+        draws = jax.jit(jax.vmap(lambda key: log_gamma(key, several)))(jax.random.split(key, DRAWS // 100))
+    draws = np.asarray(draws, float).reshape(-1, 8)
     for shape, column in zip(shapes, draws.T, strict=True):
         below = np.exp(np.minimum(shape * column - gammaln(shape + 1), 0))  # P(log x < u) where x itself underflows
         assert_law(np.where(column > -500, stats.loggamma(shape).cdf(np.maximum(column, -500)), below), "uniform")
@@ -78,7 +84,7 @@ def test_gammas_that_are_rejected_at_first_are_as_good_as_others(monkeypatch):
 
     monkeypatch.setattr(gammas, "_propose", refuse_once)
     shapes = np.array([0.2, 2.5])
-    draws = np.asarray(log_gamma(jax.random.key(0), jnp.broadcast_to(shapes, (DRAWS // 4, 2))), float)
+    draws = np.asarray(log_gamma(jax.random.key(0), jnp.broadcast_to(shapes, (DRAWS, 2))), float)
     for shape, column in zip(shapes, draws.T, strict=True):
         assert_law(column, stats.loggamma(shape).cdf)
     assert_independent(draws)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,17 @@ def test_nothing_of_the_package_is_imported_within_a_function():
     late = {(module, other) for module, found in GRAPH.items() for other, inside in found if inside}
     late = {(module, other) for module, other in late if not room(module).startswith("topiczoo")}
     assert late <= {("models.catalogue", "models"), ("corpora.corpus", "corpora.pairs")}, late
+
+
+def test_programs_are_compiled_in_one_way():
+    """What the compiler is told is in one place; the GPU's trial of a kernel compiles nothing that runs."""
+    own = {"inference/programs/compiling.py", "inference/gpu/choosing.py"}
+    found = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "inference").rglob("*.py")
+        if re.search(r"(?<!`)jax\.jit\b", path.read_text())
+    }
+    assert found == own
 
 
 def test_no_room_is_crowded():

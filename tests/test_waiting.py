@@ -17,7 +17,7 @@ import pytest
 
 from topiczoo import corpora, inference, models
 from topiczoo.corpora.layouts import SMALL, rounded_up
-from topiczoo.inference.programs import disk, keeping
+from topiczoo.inference.programs import compiling, disk, keeping
 from topiczoo.inference.story.reading import read
 
 SHORT = {"num_warmup": 2, "num_samples": 2, "num_chains": 1, "progress_bar": False}
@@ -61,6 +61,35 @@ def test_another_seed_another_part_of_the_corpus_and_another_alpha_compile_nothi
     afresh = inference.gibbs(models.slda, CORPUS[second], Y[second], seed=1, alpha=0.4, num_topics=3, **SHORT)
     for name, draws in again.draws.items():
         np.testing.assert_array_equal(draws, afresh.draws[name])
+
+
+def test_a_first_fit_compiles_few_programs():
+    """Stories that are tried out operation by operation compile each: a first fit of supervised LDA has had 115 programs."""
+    keeping.forget()
+    with compilations() as found:
+        inference.gibbs(models.slda, CORPUS, Y, num_topics=4, **SHORT)
+    assert 0 < len(found) <= 40, found
+
+
+def test_a_program_within_another_is_a_part_of_it_and_the_compiler_hears_what_it_knows(monkeypatch):
+    """XLA refuses settings of a part; of a version that lacks a setting nothing is asked."""
+    monkeypatch.setattr(compiling, "QUICK", {**compiling.QUICK, "xla_no_such_setting": True})
+    compiling.options.cache_clear()
+    try:
+        assert "xla_no_such_setting" not in compiling.options() and compiling.options().keys() <= compiling.QUICK.keys()
+        assert compiling.options(once=True).keys() - compiling.options().keys() <= compiling.ONCE.keys()
+        assert compiling.options(once=True) or jax.default_backend() != "cpu"
+
+        @compiling.jitted(once=True, static_argnames="power")
+        def raised(x, power):
+            return x**power
+
+        twice = compiling.jitted(lambda x: 2 * raised(x, power=3))
+        assert raised(2.0, power=3) == 8 and twice(2.0) == 16 and jax.grad(twice)(2.0) == 24
+        np.testing.assert_allclose(jax.vmap(raised, (0, None))(jnp.arange(3.0), 2), [0, 1, 4])
+        assert raised.lower(2.0, power=2).compile()(2.0) == 4
+    finally:
+        compiling.options.cache_clear()
 
 
 def test_a_second_prediction_compiles_nothing_and_a_second_fit_shares_its_programs():

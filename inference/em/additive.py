@@ -20,6 +20,7 @@ from topiczoo.corpora import Corpus
 from topiczoo.models.vocabulary.distributions import NormalJeffreys
 from topiczoo.models.vocabulary.words import BagOfWords
 
+from ..programs.compiling import jitted
 from ..steps.additive import JeffreysPenalty, LaplacePenalty, NormalPenalty, Penalty, first_deviation, newton, spread
 from ..story.bound import BoundGraph
 from ..story.graph import BETA
@@ -216,7 +217,7 @@ def _additive(
     """Check that components are softmax(rest + deviations), find which deviations are in which, and read their priors."""
     penalties = {name: _penalty(graph, settings, name, words) for name in names}
 
-    @jax.jit
+    @jitted
     def log_beta(deviations: dict) -> jax.Array:
         beta = components({**graph.few_values, **deviations})
         return jnp.log(jnp.maximum(beta, jnp.finfo(jnp.float32).tiny))

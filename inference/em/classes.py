@@ -26,6 +26,7 @@ from scipy.special import logsumexp
 
 from topiczoo.corpora.layouts import Documents, documents
 
+from ..programs.compiling import jitted
 from ..story.bound import BoundGraph
 from ..story.graph import LABEL
 from ..story.response import Y
@@ -72,7 +73,7 @@ class ObservedClass:
             observed = [name for name in observed if name != words and graph.parents[name] - {name}]
             self.reads = self.bags.reads
 
-            @jax.jit
+            @jitted
             def look(corpus: Documents, y: Y) -> jax.Array:
                 return base_distribution(run(graph.story, corpus, y, {})[words]["fn"]).z
 
@@ -146,7 +147,7 @@ class LatentClass:
         self._check_linear()
         self.points = PointSites(graph, [name for name in others if name not in self.sites], self._of_points, steps=50)
         self.data = documents(graph.corpus, pairs=True), jax.tree.map(jnp.asarray, graph.y)
-        self._joint, self._counts = jax.jit(self._log_joint), jax.jit(self._expected_counts)
+        self._joint, self._counts = jitted(self._log_joint), jitted(self._expected_counts)
 
     def _is_counted(self, name: str) -> bool:
         graph = self.graph
@@ -189,8 +190,8 @@ class LatentClass:
         few = graph.few_documents, graph.few_y
         weights = jnp.asarray(rng.random((len(self.values), 3)), jnp.float32)
         fixed = {name: value for name, value in graph.few_values.items() if name not in self.shares}
-        counts = jax.jit(self._expected_counts)(weights, fixed, *few)
-        value = jax.jit(lambda shares: (weights * self._log_joint({**fixed, **shares}, *few)).sum())
+        counts = jitted(self._expected_counts, once=True)(weights, fixed, *few)
+        value = jitted(lambda shares: (weights * self._log_joint({**fixed, **shares}, *few)).sum(), once=True)
         for name in self.shares:
             shape = self.sites[name].prior.shape
             logs, ones = (

@@ -26,6 +26,7 @@ from topiczoo.corpora.layouts import Documents, documents
 from topiczoo.models.vocabulary.margins import EpsilonInsensitive, Hinge, MultiClassHinge, OneAgainstAll
 
 from ..mcmc.weighing import as_seen
+from ..programs.compiling import jitted
 from ..steps.support_vectors import (
     CRAMMER_SINGER,
     HINGES,
@@ -109,7 +110,7 @@ class Margin:
         """Targets, labelled documents and the loss's parameters; scores must be the predictor itself."""
         graph = self.graph
 
-        @jax.jit
+        @jitted
         def look(corpus: Documents, y: Y, x: jax.Array) -> tuple:
             trace = run(graph.story, corpus, y, {}, ZbarHandler(lambda theta: theta, [x]))
             fn = base_distribution(trace[self.name]["fn"])

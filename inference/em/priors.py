@@ -22,6 +22,7 @@ from scipy.special import digamma
 
 from topiczoo.corpora.layouts import Documents, documents
 
+from ..programs.compiling import jitted
 from ..steps.dirichlet import SMALLEST_ALPHA, expected_log, log_normaliser
 from ..story.bound import BoundGraph
 from ..story.response import Y
@@ -65,10 +66,10 @@ class LearnedPriors:
         if self.names:
             self.data = documents(graph.corpus, pairs=True), jax.tree.map(jnp.asarray, graph.y)
             self._to = {site: biject_to(graph.latent[site].fn.support) for site in self.names}
-            self._rows = {name: jax.jit(partial(self._concentration, name)) for name in self.of}
-            self._back = {name: jax.jit(partial(self._pulled_back, name)) for name in self.of}
+            self._rows = {name: jitted(partial(self._concentration, name)) for name in self.of}
+            self._back = {name: jitted(partial(self._pulled_back, name)) for name in self.of}
             self._log_prior = {
-                name: jax.jit(jax.value_and_grad(partial(self._log_prior_of, sites))) for name, sites in self.of.items()
+                name: jitted(jax.value_and_grad(partial(self._log_prior_of, sites))) for name, sites in self.of.items()
             }
 
     def start(self) -> Points:

@@ -36,6 +36,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from topiczoo.corpora.layouts import Documents
 
 from ..mcmc.weighing import as_seen, aside, counting, scales_of
+from ..programs.compiling import jitted
 from ..programs.keeping import Alike, Unkeyed
 from ..steps.quadrature import sigma_points
 from ..steps.responses import own_curves
@@ -102,9 +103,9 @@ class SmoothResponse:
             if graph.story.weighed:
                 refuse(graph, self.responses[0], "order='sequential' knows no weight of the response; leave order out")
         # data is an argument: XLA would spend seconds on what follows from constants
-        self._compiled = jax.jit(self._objective), jax.jit(self._derivatives)
+        self._compiled = jitted(self._objective), jitted(self._derivatives)
         self._take(data)
-        self._prior, self.slopes_of_prior = jax.jit(self.log_prior), jax.jit(self._derivatives_of_prior)
+        self._prior, self.slopes_of_prior = jitted(self.log_prior), jitted(self._derivatives_of_prior)
         rest = [name for name in self.others if name not in self.scales]
         self.points = PointSites(graph, rest, self._of_others, steps=20)
         self.of_scales = PointSites(graph, self.scales, self._of_others, steps=20)
@@ -143,7 +144,7 @@ class SmoothResponse:
 
         bend = derivative(jax.grad(total_at))
         places = jnp.asarray([[-1.5, 0.2, 0.9], [0.7, -0.4, 1.4]])
-        second, third = (np.asarray(jax.jit(jax.vmap(f))(places)) for f in (bend, derivative(bend)))
+        second, third = (np.asarray(jitted(jax.vmap(f), once=True)(places)) for f in (bend, derivative(bend)))
         return bool((second <= 0).all() and second.min() < 0 and np.allclose(second, third, rtol=1e-4, atol=1e-6))
 
     # R and its derivatives
@@ -233,7 +234,7 @@ class SmoothResponse:
         if self.size != 1 or len(self.shape) > 1:
             return False
         graph, (mean, zero) = self.graph, (jnp.asarray([[0.7, -1.3, 2.1]]), jnp.zeros((1, 3)))
-        look = jax.jit(partial(self.slopes, graph.few_values, graph.few_documents, graph.few_y))
+        look = jitted(partial(self.slopes, graph.few_values, graph.few_documents, graph.few_y), once=True)
         at_zero, moved = look(zero, 1.0 + zero[None]), look(mean, 0.3 + zero[None])
         line = at_zero[0] + 2 * at_zero[1][0] * mean
         return bool(np.allclose(at_zero[1], moved[1], rtol=1e-3) and np.allclose(line, moved[0], rtol=1e-3, atol=1e-3))

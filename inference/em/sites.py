@@ -18,6 +18,7 @@ from numpyro.distributions import biject_to
 
 from topiczoo.corpora.layouts import Documents, documents
 
+from ..programs.compiling import jitted
 from ..steps.dirichlet import dirichlet_bound, expected_log
 from ..story.bound import BoundGraph
 from ..story.response import Y
@@ -89,7 +90,7 @@ def concentrations(graph: BoundGraph, names: list[str], values: Mapping[str, Any
     """The prior concentrations of Dirichlet sites as the story gives them, in the shape of the sites' values; ``values``
     are of sites that they depend on."""
 
-    @jax.jit
+    @jitted
     def look(corpus: Documents, y: Y, values: Any) -> dict[str, jax.Array]:
         plain = replace(graph.story, weighed={})  # what the engine has weighed is no scale of the story's
         trace = run(plain, corpus, y, values, ZbarHandler(lambda theta: theta))
@@ -125,7 +126,7 @@ def counted_sites(
     if not names:
         return [], 0.0
 
-    @jax.jit
+    @jitted
     def log_density(logs: dict, corpus: Documents, y: Y) -> jax.Array:
         values = {name: jnp.exp(part) for name, part in logs.items()}
         return total(run(graph.story, corpus, y, values, ZbarHandler(lambda theta: theta)), observed)
@@ -160,7 +161,7 @@ class PointSites:
         def loss(flat: jax.Array, *data: Any) -> jax.Array:
             return -log_density(self._of_flat(flat), *data)
 
-        self._slope = jax.jit(jax.value_and_grad(loss))
+        self._slope = jitted(jax.value_and_grad(loss))
 
     def free(self, points: Points) -> dict[str, jax.Array]:
         """Values in the space without bounds."""

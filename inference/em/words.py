@@ -18,6 +18,7 @@ from scipy import sparse
 from topiczoo.corpora.layouts import Documents, distinct_pairs, documents, token_batches
 
 from ..kernels.special import digamma
+from ..programs.compiling import jitted
 from ..steps import responses as response_steps
 from ..steps import tokens as token_steps
 from ..steps import words as word_steps
@@ -249,7 +250,7 @@ def require_given(
 def observed_labels(graph: BoundGraph, values: Values | None = None) -> np.ndarray:
     """The label that the story gives to draw_words for each document, [D]."""
 
-    @jax.jit
+    @jitted
     def look(corpus: Documents, y: Y, values: Any) -> jax.Array:
         answer = ZbarHandler(lambda theta: theta)
         run(graph.story, corpus, y, values, answer)

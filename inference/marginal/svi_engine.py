@@ -26,6 +26,7 @@ from topiczoo.corpora.streams import Stream
 from ..lasting.checkpoint import Checkpoint, Nowhere, opened
 from ..mcmc.weighing import with_weight
 from ..posterior.posterior import Posterior
+from ..programs.compiling import jitted
 from ..programs.progress import tqdm
 from ..story.bound import BoundGraph
 from ..story.reading import read
@@ -179,10 +180,10 @@ class _Fitting:
         losses: list[Any] = [] if kept is None else list(kept.arrays[LOSSES])
         batches = self.source.random(np.random.default_rng(self.seed), len(losses))
         batch = next(batches)
-        self.state = jax.jit(traced(self.svi.init))(jax.random.key(self.seed), *batch)
+        self.state = jitted(traced(self.svi.init))(jax.random.key(self.seed), *batch)
         if kept is not None:
             self.state = kept.state(self.state)
-        update = jax.jit(traced(self.svi.update), donate_argnums=0)
+        update = jitted(traced(self.svi.update), donate_argnums=0)
 
         def told() -> tuple:
             losses[:] = jax.device_get(losses)
@@ -249,7 +250,7 @@ class _Fitting:
         key, theta_key = jax.random.split(jax.random.fold_in(jax.random.key(self.seed), 2))
         everything = self.batches.take(np.arange(len(self.graph.corpus)))[:2]
 
-        @jax.jit
+        @jitted
         @traced
         def of_globals(data: tuple, q: dict) -> jax.Array:
             thetas = [
@@ -274,7 +275,7 @@ class _Fitting:
         rows = np.sort(np.random.default_rng(self.seed).permutation(len(self.graph.corpus))[:most_documents])
         documents_, y, places = self.batches.take(rows)
 
-        @jax.jit
+        @jitted
         @traced
         def of_documents(data: tuple[Documents, Any], parameters: dict) -> jax.Array:
             with handlers.substitute(data=parameters):
@@ -296,7 +297,7 @@ class _Fitting:
     def _whole(self, name: str, parameters: dict) -> Any:
         """q of a site for the whole corpus."""
 
-        @jax.jit
+        @jitted
         @traced
         def network(documents: Documents, parameters: dict) -> Any:
             with handlers.substitute(data=parameters):
@@ -314,12 +315,12 @@ def _numbered(names: set[str]) -> list[tuple[int, str]]:
     return list(enumerate(sorted(names)))
 
 
-@jax.jit
+@jitted
 def _draws(q: Any, keys: jax.Array) -> jax.Array:
     return jax.lax.map(q.sample, keys)
 
 
-@jax.jit
+@jitted
 def _mean(q: Any, keys: jax.Array) -> jax.Array:
     total, _ = jax.lax.scan(lambda total, key: (total + q.sample(key), None), jnp.zeros(q.shape()), keys)
     return total / len(keys)

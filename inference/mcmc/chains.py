@@ -22,6 +22,7 @@ from numpyro.infer import MCMC
 
 from ..kernels.sharding import WORKERS
 from ..lasting.checkpoint import Chunk, Kept, Nowhere
+from ..programs.compiling import jitted
 from ..programs.keeping import keep, shapes
 from ..programs.processes import is_first
 from ..programs.progress import tqdm
@@ -98,12 +99,12 @@ class Programs:
     def __init__(self, kernel: Any, num_warmup: int) -> None:
         self.kernel = kernel
         self.together = together()
-        start = self.of_chains(lambda key, data: kernel.init(key, num_warmup, None, data, {}))
+        start = self.of_chains(lambda key, data: kernel.init(key, num_warmup, None, data, {}), once=True)
         self.start = kernel.started(start) if hasattr(kernel, "started") else start
         self.advance: dict[Hashable, Callable] = {}
 
-    def of_chains(self, one_chain: Callable) -> Any:
-        return jax.jit(traced(jax.vmap(one_chain, (0, None)) if self.together else one_chain))
+    def of_chains(self, one_chain: Callable, once: bool = False) -> Any:
+        return jitted(traced(jax.vmap(one_chain, (0, None)) if self.together else one_chain), once=once)
 
 
 class Chains:

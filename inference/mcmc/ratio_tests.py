@@ -27,6 +27,7 @@ from ..blocks.block import Block
 from ..blocks.topics import CollapsedBlock, TopicBlock
 from ..kernels.assignments import count
 from ..kernels.sentences import laid_sentences, log_draw, staying
+from ..programs.compiling import jitted
 from ..story.bound import BoundGraph
 from ..story.classes import labels_of
 from ..story.reader import bind
@@ -94,9 +95,9 @@ class _Tester:
         self.explicit = Data(documents(graph.corpus, pairs=True, tokens=True), y)
         self.data = Data(documents(graph.corpus, pairs=not graph.has_words, batches=graph.has_words), y)
         keys = jax.random.split(jax.random.key(seed), 2)
-        feasible = jax.jit(self._feasible)
+        feasible = jitted(self._feasible, once=True)
         self.here, self.there = feasible(keys[0]), feasible(keys[1])
-        self.joint, self.laid = jax.jit(self._joint), jax.jit(self._laid)
+        self.joint, self.laid = jitted(self._joint, once=True), jitted(self._laid, once=True)
 
     def _feasible(self, key: jax.Array) -> dict[str, Any]:
         """Some value of every site; a topic that cannot have made its word gives way to the likeliest."""
@@ -144,11 +145,11 @@ class _Tester:
             return self._test_topics(block)
         if isinstance(block, AugmentedBlock):
             return self._test_augmented(block)
-        conditional = jax.jit(lambda new, values: block.log_conditional(new, values, self.data))
+        conditional = jitted(lambda new, values: block.log_conditional(new, values, self.data), once=True)
         joint, errors, scale = self.joint, [], 0.0
         if out := getattr(block, "integrated_out", ()):
             marginal = self._marginal(out)
-            joint = jax.jit(lambda values: marginal(values, values["z"]))
+            joint = jitted(lambda values: marginal(values, values["z"]), once=True)
         for values, other in ((self.here, self.there), (self.there, self.here)):
             moved = {**values, **{site: other[site] for site in block.sites}}
             laid = self.laid(values)
@@ -162,7 +163,7 @@ class _Tester:
     def _test_augmented(self, block: AugmentedBlock) -> dict:
         """As above, with the auxiliary variables' own law in the ratio."""
 
-        @jax.jit
+        @jitted(once=True)
         def compare(column: Any, values: Values, other: Values) -> tuple[jax.Array, jax.Array]:
             moved = block.moved(values, other, column)
             found = block.log_ratio(column, self._laid(values), self._laid(moved), self.data)
@@ -179,7 +180,7 @@ class _Tester:
     def _test_sentences(self, block: TopicBlock) -> dict:
         """Topics of sentences given all but the response: two draws of them, and theta given each."""
 
-        @jax.jit
+        @jitted(once=True)
         def both(values: Values) -> tuple[jax.Array, jax.Array]:
             laid, batches = self._laid(values), self.data.documents.laid_out
             found = log_draw(read_chain(self.graph, *self.data, laid), batches, laid["z"])
@@ -195,10 +196,10 @@ class _Tester:
         if self.graph.has_sentences:
             return self._test_sentences(cast(TopicBlock, block))
         document, _ = map(np.asarray, self.explicit.documents.tokens())
-        weights = jax.jit(lambda values, d, n: block.token_weights(values, self.data, d, n))
+        weights = jitted(lambda values, d, n: block.token_weights(values, self.data, d, n), once=True)
         num_topics = self.graph.num_topics
         assert num_topics is not None
-        marginal = jax.jit(jax.vmap(self._marginal(block.sites), in_axes=(None, 0)))
+        marginal = jitted(jax.vmap(self._marginal(block.sites), in_axes=(None, 0)), once=True)
         errors = []
         laid = self.laid(self.here)
         for token in range(document.size):
@@ -235,7 +236,7 @@ class _Tester:
         sites = self.plan.by_nuts
         transforms = {site: biject_to(self.graph.latent[site].fn.support) for site in sites}
 
-        @jax.jit
+        @jitted(once=True)
         @traced
         def both(values: Values) -> tuple[jax.Array, jax.Array]:
             given = {name: value for name, value in self._laid(values).items() if name not in sites}

@@ -27,6 +27,7 @@ from ..kernels import sharding
 from ..kernels.assignments import Assignments
 from ..kernels.sharding import by_threads, own_shards
 from ..kernels.sweep import Given, Swept, limits, own_topics, sweep_shards
+from ..programs.compiling import jitted
 from ..programs.processes import gathered
 from ..story.sweeping import given
 from ..story.tracing import traced
@@ -46,12 +47,12 @@ class SplitGibbs:
         """A function from a chain's state to its state so many steps later, the draws and the fields of its states."""
         corpus, _ = data
         topics: TopicBlock = self.kernel._kernels[-1]
-        others = jax.jit(traced(self._draw_others)).lower(state, data)
+        others = jitted(traced(self._draw_others)).lower(state, data)
         _, told = others.out_info
         own, between = own_shards(corpus.batches), None if self.at_once else (np.int32(0), np.int32(0))
-        sweep = jax.jit(traced(partial(_sweep, topics))).lower(between, told, own_topics(state.z["z"]), own)
+        sweep = jitted(traced(partial(_sweep, topics))).lower(between, told, own_topics(state.z["z"]), own)
         swept = jax.eval_shape(traced(partial(_sweep, topics)), between, told, state.z["z"], corpus.batches)
-        last = jax.jit(traced(partial(self._finish, unstored, fields))).lower(state, swept, data)
+        last = jitted(traced(partial(self._finish, unstored, fields))).lower(state, swept, data)
         number, most = len(corpus.batches.terms), limits(corpus.batches, told.weights)
         with ThreadPoolExecutor() as threads:  # the compiler works on one core
             draw_others, shards, finish = threads.map(lambda lowered: lowered.compile(), (others, sweep, last))

@@ -42,6 +42,7 @@ from ..kernels.sweep import (
     sweep_shards,
 )
 from ..native.build import registered
+from ..programs.compiling import jitted
 from ..programs.processes import gathered
 from ..story.assignments import AssignmentHandler, TopicAssignments
 from ..story.bound import BoundGraph
@@ -80,8 +81,13 @@ def _topics_are_of_some_documents(graph: BoundGraph) -> bool:
     above = graph.parents[graph.theta] - {graph.theta}
     if above:
         return any(graph.latent[name].discrete for name in above & set(graph.latent))
-    trace = run(graph.story, graph.few_documents, graph.few_y, graph.few_values, ZbarHandler(lambda theta: theta))
-    return bool(np.prod(np.shape(concentration(trace[graph.theta]["fn"]))[:-1]) > 1)
+    values = graph.few_values
+
+    def of_theta() -> jax.Array:
+        trace = run(graph.story, graph.few_documents, graph.few_y, values, ZbarHandler(lambda theta: theta))
+        return concentration(trace[graph.theta]["fn"])
+
+    return bool(np.prod(jax.eval_shape(of_theta).shape[:-1]) > 1)
 
 
 def _with_merged_topics(graph: BoundGraph, data: Data, keys: Sequence[jax.Array], states: list[Any]) -> list[Any]:
@@ -179,30 +185,30 @@ def over_complete(
     return z
 
 
-@partial(jax.jit, static_argnames=("num_topics", "num_terms"))
+@jitted(once=True, static_argnames=("num_topics", "num_terms"))
 def _first(key: jax.Array, batches: PaddedBatches, num_topics: int, num_terms: int) -> Assignments:
     shapes = jnp.zeros((1, num_topics)), jnp.zeros((num_topics, num_terms))
     return TopicAssignments(*shapes, batches).sample(key)
 
 
-@jax.jit
+@jitted
 def words_given(key: jax.Array, topic_term: jax.Array, alpha: jax.Array, gamma: jax.Array) -> Given:
     beta = (topic_term + gamma) / (topic_term + gamma).sum(1, keepdims=True)
     term_topic = jnp.maximum(jnp.pad(beta.T, ((0, 1), (0, 0))), FLOOR)
     return Given(tuple(jax.random.split(key)), Weights(term_topic, alpha, ()), None)
 
 
-@jax.jit
+@jitted
 def _sweep(between: Any, told: Given, z: Assignments, batches: PaddedBatches) -> Swept:
     return sweep_shards(None, True, told, z, batches, between)
 
 
-@jax.jit
+@jitted
 def _sweep_at_once(told: Given, z: Assignments, batches: PaddedBatches) -> Swept:
     return sweep_tokens(None, True, told, z, batches, by_kernel=with_kernels(batches))
 
 
-@partial(jax.jit, static_argnames=("num_terms",))
+@jitted(static_argnames=("num_terms",))
 def _assembled(swept: Swept, told: Given, z: Assignments, batches: PaddedBatches, num_terms: int) -> Assignments:
     long = None if batches.long is None else sweep_long(None, True, told, z, batches.long)
     return assembled(swept, batches, True, num_terms, long)

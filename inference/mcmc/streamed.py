@@ -27,6 +27,7 @@ from ..kernels import sharding
 from ..kernels.assignments import Assignments, count
 from ..kernels.sweep import Given, sweep_shards
 from ..native.build import COMPILED
+from ..programs.compiling import jitted
 from ..programs.processes import gathered, is_first, largest, own, total
 from ..story.bound import BoundGraph
 from ..story.tracing import traced
@@ -153,9 +154,9 @@ class StreamedGibbs(SplitGibbs):
 
     def program(self, steps: int, thinning: int, unstored: Any, fields: Any, state: Any, data: tuple) -> Callable:
         topics: TopicBlock = self.kernel._kernels[-1]
-        sweep = jax.jit(traced(partial(_sweep, topics.supervision, topics.graph)))
-        others = jax.jit(traced(self._others))
-        last = jax.jit(traced(partial(self._last, unstored, fields)))
+        sweep = jitted(traced(partial(_sweep, topics.supervision, topics.graph)))
+        others = jitted(traced(self._others))
+        last = jitted(traced(partial(self._last, unstored, fields)))
 
         def run(state: Any, data: tuple) -> tuple[Any, dict, dict]:
             kept = []
@@ -228,7 +229,7 @@ def random_topics(passes: Passes, key: jax.Array, num_topics: int) -> Assignment
     return passes(partial(_random, num_topics, passes.shards.corpus.num_terms), None, num_topics, key)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@jitted(static_argnums=(0, 1))
 def _random(num_topics: int, num_terms: int, batches: PaddedBatches, _: None, __: Any, key: jax.Array) -> Found:
     shapes = jnp.zeros((1, num_topics)), jnp.zeros((num_topics, num_terms))
     z = starts.TopicAssignments(*shapes, batches).sample(key)
@@ -262,4 +263,4 @@ def merged_start(graph: BoundGraph, passes: Passes) -> Callable:
     return lambda keys, states: [one(key, state) for key, state in zip(keys, states, strict=True)]
 
 
-_sweep_words = jax.jit(partial(_sweep, None, None))
+_sweep_words = jitted(partial(_sweep, None, None))

@@ -6,6 +6,7 @@ import time
 
 import jax
 
+from ..programs.compiling import jitted
 from ..story.bound import BoundGraph
 from ..story.tracing import Data, traced
 from .plan import choose_blocks
@@ -16,8 +17,8 @@ def seconds_of_a_sweep(graph: BoundGraph, warmup: int, timed: int) -> float:
     kernel = choose_blocks(graph).kernel()
     documents = graph.documents(pairs=not graph.has_words, batches=graph.has_words)
     data: tuple = tuple(Data(documents, graph.response.on_device()))
-    state = jax.jit(traced(lambda data: kernel.init(jax.random.key(0), warmup, None, data, {})))(data)
-    step = jax.jit(traced(lambda state, data: kernel.sample(state, data, {})))
+    state = jitted(traced(lambda data: kernel.init(jax.random.key(0), warmup, None, data, {})))(data)
+    step = jitted(traced(lambda state, data: kernel.sample(state, data, {})))
     for _ in range(warmup):
         state = step(state, data)
     jax.block_until_ready(state)

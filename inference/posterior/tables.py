@@ -10,6 +10,7 @@ import pandas as pd
 
 from topiczoo.corpora.layouts import documents
 
+from ..programs.compiling import jitted
 from ..story.graph import BETA, THETA
 from ..story.reader import bind
 from ..story.tracing import ZbarHandler, run
@@ -133,7 +134,7 @@ def made_of_draws(
         np.arange(num_draws) if most is None or num_draws <= most else np.linspace(0, num_draws - 1, most).astype(int)
     )
 
-    @jax.jit
+    @jitted
     def at(values: dict[str, jax.Array]) -> jax.Array:
         handler = ZbarHandler(lambda theta: theta)
         run(graph.story, laid, None, values, handler)

@@ -13,6 +13,7 @@ from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Documents, distinct_pairs
 
 from ..posterior.posterior import Posterior
+from ..programs.compiling import jitted
 from ..story.classes import is_class
 from ..story.sweeping import read_weights
 from ..story.tracing import Values, ZbarHandler
@@ -55,7 +56,7 @@ def word_weights(fit: Posterior, corpus: Corpus, *, most_draws: int = 10) -> Wor
     draws = fit.global_draws(most_draws)
     num_chains, num_draws = next(iter(draws.values())).shape[:2]
 
-    @jax.jit
+    @jitted
     def read(corpus: Documents, values: Values) -> tuple[jax.Array, jax.Array]:
         weights = read_weights(graph, corpus, None, values, collapsed=True)
         return weights.term_topic[:-1].T, weights.proportions

@@ -24,6 +24,7 @@ from ..kernels.sharding import by_threads, side_by_side
 from ..kernels.soft_sweep import expected_counts_of_long
 from ..kernels.sweep import Given, sweep_long
 from ..posterior.posterior import Posterior
+from ..programs.compiling import jitted
 from ..programs.keeping import Unkeyed, frozen, keep
 from ..programs.progress import tqdm
 from ..steps.words import by_document
@@ -130,7 +131,7 @@ class FoldIn:
         bare.fit = bare.corpus = bare.data = None  # type: ignore[assignment]
 
         def make() -> Callable:
-            return jax.jit(traced(functools.partial(function, bare, *fixed)))
+            return jitted(traced(functools.partial(function, bare, *fixed)))
 
         try:
             return keep((FoldIn, function, self.deepest, frozen((fixed, self.local, self.graph))), make)

@@ -12,6 +12,7 @@ from scipy.special import log_softmax, logsumexp
 from topiczoo.corpora import Corpus
 
 from ..posterior.posterior import Posterior
+from ..programs.compiling import jitted
 from ..programs.progress import tqdm
 from ..story.response import Response, in_order
 from ..story.support import check_support, observed
@@ -161,7 +162,7 @@ def _generated(classes: ClassPosterior, fold: FoldIn, most_draws: int, progress_
     seen = observed(graph)
     check_support(graph, seen)
 
-    @jax.jit
+    @jitted
     def given(data: tuple, values: Values) -> dict[str, jax.Array]:
         corpus, y = data
 

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions import constraints
 
+from ..programs.compiling import jitted
 from ..story.tracing import Values, ZbarHandler, base_distribution, run
 from .fold_in import FoldIn, responses
 
@@ -56,7 +57,7 @@ def yes_or_no(fold: FoldIn, values: Values, theta: Any, draws: np.ndarray, zbar:
         trace = run(graph.story, corpus, None, values, ZbarHandler(predictors=[predictor]), prior=True)
         return base_distribution(trace[name]["fn"]).log_prob(jnp.full(shape, yes))
 
-    @jax.jit
+    @jitted
     def parts(data: tuple, predictor: jax.Array, share: jax.Array) -> tuple[jax.Array, ...]:
         def near(predictor: jax.Array) -> jax.Array:
             yes, no = (log_probability(data, predictor, told) for told in (1.0, 0.0))
@@ -66,7 +67,7 @@ def yes_or_no(fold: FoldIn, values: Values, theta: Any, draws: np.ndarray, zbar:
         return near(predictor), *jax.jvp(slope, (predictor,), (jnp.ones(shape),))
 
     data = corpus, values
-    probability = jax.jit(lambda data, predictor: jnp.exp(log_probability(data, predictor, 1.0)))
+    probability = jitted(lambda data, predictor: jnp.exp(log_probability(data, predictor, 1.0)))
     share = np.mean([probability(data, jnp.asarray(zbar @ eta, jnp.float32)) for eta in draws], axis=0)
 
     def of_output(place: tuple) -> LogScore:

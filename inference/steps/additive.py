@@ -22,6 +22,8 @@ from typing import ClassVar, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
+from ..programs.compiling import jitted
+
 WIDTH = 1e-4  # the priors' cusp at 0 is rounded off within this, so that E[1/tau] stays a float32 number
 FARTHEST = 2.0  # a term's log-probability moves no farther in one step: far below its optimum Newton would overshoot
 HALVINGS = 20
@@ -115,7 +117,7 @@ def direction(deviation: jax.Array, counts: jax.Array, beta: jax.Array, weight: 
     return own + total * shared * (beta * own).sum(-1, keepdims=True) / left
 
 
-@jax.jit
+@jitted
 def newton(
     deviation: jax.Array, counts: jax.Array, rest: jax.Array, penalty: Penalty, num_steps: int, tolerance: float = 0.0,
     owner: jax.Array | None = None,

@@ -32,6 +32,7 @@ from ..kernels.sharding import by_threads, over_shards
 from ..kernels.small_matrices import solve
 from ..kernels.special import digamma, gammaln
 from ..kernels.sweep import CHUNK, look_up, room, topics_of_terms, with_padding
+from ..programs.compiling import jitted
 from .words import Chunk, PairBlocks, Weighed, by_document, out_of_logs, phi_at
 
 SMALLEST_STEP = 1 / 64  # of a document's tilt; below it the document rests
@@ -111,7 +112,7 @@ def coordinate_ascent(
     return found, sums._replace(counts=sums.counts[:-1])
 
 
-@partial(jax.jit, static_argnames=("response", "deepest"))
+@jitted(static_argnames=("response", "deepest"))
 def _ascend_shards(
     between: tuple, pairs: PairBlocks, data: tuple, log_beta: jax.Array, alpha: jax.Array, eta: jax.Array, values: Values,
     start: LocalPosterior, limits: tuple, *, response: Expectation, deepest: int,
@@ -306,7 +307,7 @@ def sums_of_words(
     return by_document(found, pairs.batches)
 
 
-@partial(jax.jit, static_argnames=("exact",))
+@jitted(static_argnames=("exact",))
 def _sums_of_shards(
     between: tuple, pairs: PairBlocks, log_beta: jax.Array, weights: jax.Array, eta: jax.Array, lengths: jax.Array,
     *, exact: bool,
@@ -350,7 +351,7 @@ def sums_of_products(
     return by_threads(_products_of_shards, pairs.batches, *parts, deepest=pairs.deepest).sum(0)
 
 
-@partial(jax.jit, static_argnames=("deepest",))
+@jitted(static_argnames=("deepest",))
 def _products_of_shards(
     between: tuple,
     pairs: PairBlocks,

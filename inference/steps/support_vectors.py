@@ -15,12 +15,13 @@ et al. 2008), and 1-slack, a cutting plane through all documents at a time (Joac
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from ..programs.compiling import jitted
 
 GAP = 1e-4  # of the primal: where a solution is good enough
 LOOSE_GAP = 1e-2  # and where it is for a turn of EM by cutting planes, which come near soon and nearer late
@@ -114,7 +115,7 @@ TUBE = Loss(
 )
 
 
-@partial(jax.jit, static_argnames="loss")
+@jitted(static_argnames="loss")
 def _epoch(
     loss: Loss, key: jax.Array, duals: jax.Array, coefficients: jax.Array, x: jax.Array, y: jax.Array, variance: jax.Array,
     parameters: dict,
@@ -153,7 +154,7 @@ def n_slack(
     return Solution(np.asarray(coefficients), np.asarray(duals), float(primal), float(primal - dual), epoch)
 
 
-@partial(jax.jit, static_argnames="loss")
+@jitted(static_argnames="loss")
 def _cut(loss: Loss, coefficients: jax.Array, x: jax.Array, y: jax.Array, parameters: dict) -> tuple:
     """The total loss, its duals, their sum X'A and the plane's height at 0."""
     scores = x @ coefficients

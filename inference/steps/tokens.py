@@ -6,7 +6,6 @@ by token in sequence (documents side by side), and distinct occurrences of a ter
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -15,6 +14,7 @@ import jax.numpy as jnp
 from topiczoo.corpora.layouts import PaddedBatches
 
 from ..kernels.special import digamma, gammaln
+from ..programs.compiling import jitted
 
 
 class Tilt(NamedTuple):
@@ -39,7 +39,7 @@ def expected_response(
     return jnp.where(precision > 0, density, 0.0)
 
 
-@partial(jax.jit, donate_argnums=0)
+@jitted(donate_argnums=0)
 def coordinate_ascent(
     phi: jax.Array,
     batches: PaddedBatches,
@@ -115,7 +115,7 @@ def coordinate_ascent(
     return phi, totals.reshape(-1, len(eta))[batches.lane], parts.reshape(-1)[batches.lane]
 
 
-@partial(jax.jit, static_argnames="num_terms")
+@jitted(static_argnames="num_terms")
 def token_sums(
     phi: jax.Array, batches: PaddedBatches, weight: jax.Array, num_terms: int
 ) -> tuple[jax.Array, jax.Array]:
@@ -137,7 +137,7 @@ def token_sums(
     return jax.lax.fori_loop(0, batches.rows.shape[1], batch, carry)
 
 
-@jax.jit
+@jitted
 def squared_products(phi: jax.Array, batches: PaddedBatches, eta: jax.Array) -> jax.Array:
     """sum_n (eta . phi_dn)^2 of each document, [D]."""
 

@@ -7,7 +7,6 @@ phi is never stored: given gamma it is one softmax.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -21,6 +20,7 @@ from topiczoo.corpora.layouts import LEAST_POSITIONS, Documents, PaddedBatches, 
 from ..kernels.sharding import by_threads, over_shards
 from ..kernels.special import digamma, gammaln
 from ..kernels.sweep import CHUNK, look_up, room, with_padding
+from ..programs.compiling import jitted
 from .dirichlet import dirichlet_bound
 
 LOWEST = 40.0  # logarithms below the top that are kept: two such factors are still a float32 number
@@ -117,7 +117,7 @@ class Fallback(NamedTuple):
     shared: Any  # and of all
 
 
-@partial(jax.jit, static_argnames=("loss", "deepest", "counted"))
+@jitted(static_argnames=("loss", "deepest", "counted"))
 def coordinate_ascent(
     between: tuple, pairs: PairBlocks, log_beta: jax.Array, alpha: jax.Array, gamma: jax.Array, limits: tuple,
     tilt: jax.Array | None, fallback: Fallback | None, *, loss: Callable | None, deepest: int, counted: bool,

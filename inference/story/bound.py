@@ -17,6 +17,7 @@ import numpy as np
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import Documents, documents
 
+from ..programs.compiling import jitted
 from ..programs.keeping import Unkeyed, frozen, keep, shapes
 from .graph import StoryGraph
 from .response import Response, Y
@@ -86,9 +87,9 @@ class BoundGraph(StoryGraph):
         try:
             key = function, frozen(fixed), frozen(self)
         except Unkeyed:
-            return jax.jit(traced(partial(function, self, *fixed)))
+            return jitted(traced(partial(function, self, *fixed)), once=True)
         bare = self.bare()
-        return keep(key, lambda: jax.jit(traced(partial(function, bare, *fixed))))
+        return keep(key, lambda: jitted(traced(partial(function, bare, *fixed)), once=True))
 
     def unbound(self) -> StoryGraph:
         """The graph alone."""
@@ -143,19 +144,10 @@ class BoundGraph(StoryGraph):
         """Topics are drawn for all documents at once: one document's topics must not enter another's terms."""
         if not self.response_sites:
             return
-        zbar = jnp.asarray(np.random.default_rng(0).dirichlet(np.ones(self.num_topics), FEW), jnp.float32)
+        zbar = np.random.default_rng(0).dirichlet(np.ones(self.num_topics), FEW).astype(np.float32)
 
-        def terms(places: Sequence[int], zbar: jax.Array) -> np.ndarray:
-            rows = jnp.asarray(places)
-            few = jax.tree.map(lambda leaf: leaf[rows], self.few_y)
-            some, values = self.few_documents.take(rows), self.take(self.few_values, rows)
-            return np.asarray(self.program(_response_terms)(some, few, values, zbar[rows]))
-
-        whole = terms([0, 1, 2], zbar)
-        moved = terms([0, 1, 2], zbar.at[2].set(jnp.roll(zbar[2], 1)))
-        if not (
-            np.allclose(whole[:2], terms([0, 1], zbar), rtol=1e-4) and np.allclose(whole[:2], moved[:2], rtol=1e-4)
-        ):
+        whole, moved, alone = self.program(_terms_apart)(self.few_documents, self.few_y, self.few_values, zbar)
+        if not all(np.allclose(whole, others, rtol=1e-4) for others in (moved, alone)):
             raise ValueError(
                 f"The story {self.story.name!r} links documents: another document's topics change a document's terms at "
                 f"{', '.join(map(repr, self.response_sites))}, so topics cannot be drawn for documents side by side; "
@@ -170,8 +162,16 @@ def _feasible(graph: BoundGraph, few: Documents, y: Y) -> tuple[dict, dict]:
     return values, {name: as_arrays(trace[name]["fn"], names) for name, names in graph.fixed.items()}
 
 
-def _response_terms(graph: BoundGraph, few: Documents, y: Y, values: Values, zbar: jax.Array) -> jax.Array:
-    return graph.document_terms(graph.response_sites, few, y, values, ZbarHandler(zbar))
+def _terms_apart(graph: BoundGraph, few: Documents, y: Y, values: Values, zbar: jax.Array) -> tuple[jax.Array, ...]:
+    """The first documents' terms: as they are, with other topics of the last document, and without it."""
+
+    def terms(zbar: jax.Array) -> jax.Array:
+        return graph.document_terms(graph.response_sites, few, y, values, ZbarHandler(zbar))
+
+    first = np.arange(FEW - 1)
+    whole, moved = jax.lax.map(terms, jnp.stack([zbar, zbar.at[-1].set(jnp.roll(zbar[-1], 1))]))
+    few, y, values = few.take(first), jax.tree.map(lambda leaf: leaf[first], y), graph.take(values, first)
+    return whole[first], moved[first], terms(zbar[first])
 
 
 def as_arrays(fn: Any, names: Iterable[str]) -> dict[str, jax.Array]:
