@@ -79,6 +79,7 @@ def test_a_program_within_another_is_a_part_of_it_and_the_compiler_hears_what_it
         assert "xla_no_such_setting" not in compiling.options() and compiling.options().keys() <= compiling.QUICK.keys()
         assert compiling.options(once=True).keys() - compiling.options().keys() <= compiling.ONCE.keys()
         assert compiling.options(once=True) or jax.default_backend() != "cpu"
+        assert not compiling.options(keys=True)
 
         @compiling.jitted(once=True, static_argnames="power")
         def raised(x, power):

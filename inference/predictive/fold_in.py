@@ -131,7 +131,7 @@ class FoldIn:
         bare.fit = bare.corpus = bare.data = None  # type: ignore[assignment]
 
         def make() -> Callable:
-            return jitted(traced(functools.partial(function, bare, *fixed)))
+            return jitted(traced(functools.partial(function, bare, *fixed)), keys=True)
 
         try:
             return keep((FoldIn, function, self.deepest, frozen((fixed, self.local, self.graph))), make)

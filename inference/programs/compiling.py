@@ -1,7 +1,8 @@
 """How programs are compiled: what XLA is told, so that a user waits less for the same numbers a second.
 
 On a CPU XLA writes each fused loop by either of two emitters. The newer one takes twice as long to compile a Gibbs
-iteration and its loops run no faster here, so the older one is asked for. What runs once, or on three documents, is not
+iteration and its loops run no faster here, so the older one is asked for, but for programs that split many keys side
+by side (``keys``), of whose rounds it makes long code. What runs once, or on three documents, is not
 optimised at all: that takes longer than running it. Another backend, and a version of XLA that does not know a setting,
 are told nothing.
 """
@@ -19,9 +20,10 @@ ONCE = {"xla_backend_optimization_level": 0}
 
 
 @functools.cache
-def options(once: bool = False) -> dict[str, Any]:
-    """What the compiler is told of a program, of one that runs ``once`` as well."""
-    return {name: value for name, value in {**QUICK, **(ONCE if once else {})}.items() if _known(name, value)}
+def options(once: bool = False, keys: bool = False) -> dict[str, Any]:
+    """What the compiler is told of a program; of one that runs ``once``, or that splits many keys side by side."""
+    told = ({} if keys else QUICK) | (ONCE if once else {})
+    return {name: value for name, value in told.items() if _known(name, value)}
 
 
 @functools.cache
@@ -38,13 +40,13 @@ def _known(name: str, value: Any) -> bool:
 class Jitted:
     """A function compiled as a whole, by :func:`options`; within another computation it is a part of that."""
 
-    def __init__(self, function: Callable, once: bool = False, **settings: Any) -> None:
-        self._function, self._once, self._settings = function, once, settings
+    def __init__(self, function: Callable, once: bool, keys: bool, **settings: Any) -> None:
+        self._function, self._kind, self._settings = function, (once, keys), settings
         functools.update_wrapper(self, function, updated=())
 
     @functools.cached_property
     def _whole(self) -> Any:
-        return jax.jit(self._function, compiler_options=options(self._once), **self._settings)
+        return jax.jit(self._function, compiler_options=options(*self._kind), **self._settings)
 
     @functools.cached_property
     def _part(self) -> Any:
@@ -59,8 +61,9 @@ class Jitted:
         return self._whole.lower(*arguments, **named)
 
 
-def jitted(function: Callable | None = None, *, once: bool = False, **settings: Any) -> Any:
-    """``jax.jit`` with what the compiler is told here; ``once`` for what runs once, or on few documents."""
+def jitted(function: Callable | None = None, *, once: bool = False, keys: bool = False, **settings: Any) -> Any:
+    """``jax.jit`` with what the compiler is told here: ``once`` for what runs once, or on few documents; ``keys`` for what
+    splits many keys side by side."""
     if function is None:
-        return functools.partial(jitted, once=once, **settings)
-    return Jitted(function, once, **settings)
+        return functools.partial(jitted, once=once, keys=keys, **settings)
+    return Jitted(function, once, keys, **settings)
