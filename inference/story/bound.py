@@ -168,7 +168,7 @@ def _terms_apart(graph: BoundGraph, few: Documents, y: Y, values: Values, zbar: 
     def terms(zbar: jax.Array) -> jax.Array:
         return graph.document_terms(graph.response_sites, few, y, values, ZbarHandler(zbar))
 
-    first = np.arange(FEW - 1)
+    first = jnp.arange(FEW - 1)
     whole, moved = jax.lax.map(terms, jnp.stack([zbar, zbar.at[-1].set(jnp.roll(zbar[-1], 1))]))
     few, y, values = few.take(first), jax.tree.map(lambda leaf: leaf[first], y), graph.take(values, first)
     return whole[first], moved[first], terms(zbar[first])
