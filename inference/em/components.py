@@ -140,11 +140,17 @@ def coefficients_site(graph: BoundGraph, response: str) -> str:
     shapes = graph.predictor_shapes
     if not graph.linear or len(shapes) != 1 or len(shapes[0]) > 1:
         refuse(graph, response, "it uses zbar otherwise than through one zbar @ eta, eta [K] or [K, C]")
-    answer = ZbarHandler(lambda theta: theta)
-    trace = run(graph.story, graph.few_documents, graph.few_y, graph.few_values, answer)
-    for name in graph.latent:
-        if trace[name]["value"] is answer.coefficients[0]:
-            return name
+    values = graph.few_values
+    found: list[str] = []
+
+    def look() -> None:  # nothing is computed
+        answer = ZbarHandler(lambda theta: theta)
+        trace = run(graph.story, graph.few_documents, graph.few_y, values, answer)
+        found.extend(name for name in graph.latent if trace[name]["value"] is answer.coefficients[0])
+
+    jax.eval_shape(look)
+    if found:
+        return found[0]
     refuse(graph, response, "the eta of its zbar @ eta is computed, not a site itself")
 
 

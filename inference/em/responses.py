@@ -320,15 +320,16 @@ class SmoothResponse:
         at = [(part.given, part.shares, part.local.mean, part.local.covariance) for part in parts]
         prior_slope, prior_bend = self.slopes_of_prior(values)
         n = self.num_topics * self.size
-        derivatives = [self.derivatives_of_part(words, values, part) for part in parts]
-        ascent = np.asarray(sum(gradient.ravel() for gradient, _ in derivatives) + prior_slope, np.float64)
-        bend = np.asarray(sum(hessian.reshape(n, n) for _, hessian in derivatives) + prior_bend, np.float64)
+        derivatives = [map(np.asarray, self.derivatives_of_part(words, values, part)) for part in parts]
+        gradients, hessians = zip(*derivatives, strict=True)
+        ascent = np.asarray(sum(part.ravel() for part in gradients) + np.asarray(prior_slope), np.float64)
+        bend = np.asarray(sum(part.reshape(n, n) for part in hessians) + np.asarray(prior_bend), np.float64)
         move = solve_newton(-(bend + bend.T) / 2, ascent)
         if ascent @ move <= 0:
             move = ascent
         old = float(self.objective(values, at))
         for halvings in range(12):
-            eta = jnp.asarray(np.ravel(values[self.eta]) + move / 2**halvings, jnp.float32).reshape(self.shape)
+            eta = jnp.asarray((np.ravel(values[self.eta]) + move / 2**halvings).reshape(self.shape), jnp.float32)
             new, columns = {**values, self.eta: eta}, eta.reshape(self.num_topics, -1)
             moments = [words.moments(columns, part.local, of_terms(part.log_mean), self.log_linear) for part in parts]
             moved = [(*part[:2], *found) for part, found in zip(at, moments, strict=True)]
@@ -340,18 +341,8 @@ class SmoothResponse:
         """Gradient [K, C] and Hessian [K, C, K, C] of its documents' R in eta."""
         tokens, sums = part.local.tokens, part.sums
         derivatives = self._slopes({**values, **part.given}, part.local.mean, part.local.covariance)
-        if part.shares is not None:
-            derivatives = [(leaf.T * part.shares).T for leaf in derivatives]
-        slope, bend, curve = derivatives
-        length = jnp.maximum(jnp.asarray(words.lengths, jnp.float32), 1.0)[:, None]
-        weight, phibar = curve / length[..., None] ** 2, tokens / length
-        eta = values[self.eta].reshape(self.num_topics, -1)
-        gradient = phibar.T @ slope + 2 * (jnp.einsum("dk,dce,ke->kc", tokens, weight, eta) - sums.pull)
-        own = own_curves(*(jnp.moveaxis(part, 0, -1) / length[:, 0] ** 2 for part in (curve, bend)))  # [C, D]
-        each, alone = jnp.arange(self.size), own @ tokens
-        hessian = jnp.einsum("dk,dce,dl->kcle", phibar, bend, phibar)
-        within = 2 * (alone[:, None] * jnp.eye(self.num_topics) - sums.products)
-        return gradient, hessian.at[:, each, :, each].add(within)
+        lengths, eta = jnp.asarray(words.lengths, jnp.float32), values[self.eta].reshape(self.num_topics, -1)
+        return _in_eta(derivatives, part.shares, lengths, tokens, sums.pull, sums.products, eta)
 
     def _of_others(
         self, points: Points, data: tuple[Any, Any], given: Points, parts: list[tuple], prior: bool = True
@@ -368,6 +359,25 @@ class SmoothResponse:
 
     def report(self, state: State) -> Mapping[str, float]:
         return {}
+
+
+@jitted
+def _in_eta(
+    derivatives: tuple, shares: jax.Array | None, lengths: jax.Array, tokens: jax.Array, pull: jax.Array,
+    products: jax.Array, eta: jax.Array,
+) -> tuple[jax.Array, jax.Array]:  # fmt: skip
+    """Gradient [K, C] and Hessian [K, C, K, C] in eta, of slopes in the moments of each document's predictor."""
+    if shares is not None:
+        derivatives = tuple((leaf.T * shares).T for leaf in derivatives)
+    slope, bend, curve = derivatives
+    length = jnp.maximum(lengths, 1.0)[:, None]
+    weight, phibar = curve / length[..., None] ** 2, tokens / length
+    gradient = phibar.T @ slope + 2 * (jnp.einsum("dk,dce,ke->kc", tokens, weight, eta) - pull)
+    own = own_curves(*(jnp.moveaxis(part, 0, -1) / length[:, 0] ** 2 for part in (curve, bend)))  # [C, D]
+    each, alone = jnp.arange(eta.shape[1]), own @ tokens
+    hessian = jnp.einsum("dk,dce,dl->kcle", phibar, bend, phibar)
+    within = 2 * (alone[:, None] * jnp.eye(len(eta)) - products)
+    return gradient, hessian.at[:, each, :, each].add(within)
 
 
 def solve_newton(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:

@@ -90,7 +90,7 @@ def concentrations(graph: BoundGraph, names: list[str], values: Mapping[str, Any
     """The prior concentrations of Dirichlet sites as the story gives them, in the shape of the sites' values; ``values``
     are of sites that they depend on."""
 
-    @jitted
+    @jitted(once=True)
     def look(corpus: Documents, y: Y, values: Any) -> dict[str, jax.Array]:
         plain = replace(graph.story, weighed={})  # what the engine has weighed is no scale of the story's
         trace = run(plain, corpus, y, values, ZbarHandler(lambda theta: theta))
@@ -126,7 +126,7 @@ def counted_sites(
     if not names:
         return [], 0.0
 
-    @jitted
+    @jitted(once=True)
     def log_density(logs: dict, corpus: Documents, y: Y) -> jax.Array:
         values = {name: jnp.exp(part) for name, part in logs.items()}
         return total(run(graph.story, corpus, y, values, ZbarHandler(lambda theta: theta)), observed)

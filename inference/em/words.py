@@ -135,19 +135,29 @@ class BagWords(Proportions):
         """Under the tilt of a smooth response, which is found with phi; afresh where there is no start. With ``shares`` [D]
         nothing moves: the sums at the start, in which documents count so far."""
         number, size = (len(self.lengths), self.num_topics), response.size
-        prior = jnp.broadcast_to(jnp.asarray(alpha, jnp.float32), number)
+        prior = np.broadcast_to(np.asarray(alpha, np.float32), number)
         if start is None:
-            lengths, nothing = jnp.asarray(self.lengths, jnp.float32), jnp.zeros((number[0], size))
-            tokens = lengths[:, None] / self.num_topics + 0 * prior
-            covariance = jnp.zeros((number[0], size, size))
-            start = response_steps.LocalPosterior(
-                prior + tokens, 0 * prior, nothing, tokens, nothing, covariance, jnp.zeros(number[0])
+            nothing, still = np.zeros((number[0], size), np.float32), np.zeros_like(prior)
+            tokens = np.broadcast_to(
+                np.asarray(self.lengths, np.float32)[:, None] / np.float32(self.num_topics), number
             )
+            covariance, bound = np.zeros((number[0], size, size), np.float32), np.zeros(number[0], np.float32)
+            parts = prior + tokens, still, nothing, tokens, nothing, covariance, bound
+            start = response_steps.LocalPosterior(*map(jnp.asarray, parts))
         limits = self.settings.e_tolerance, self.settings.e_iterations if shares is None else 0
         eta, log_beta = values[response.eta].reshape(self.num_topics, -1), of_terms(log_mean)
-        weights = None if shares is None else jnp.asarray(shares, jnp.float32)
+        concentration, weights = jnp.asarray(prior), None if shares is None else jnp.asarray(shares, jnp.float32)
         return response_steps.coordinate_ascent(
-            response.for_kernels, response.data, self.pairs, log_beta, prior, eta, values, start, limits, weights
+            response.for_kernels,
+            response.data,
+            self.pairs,
+            log_beta,
+            concentration,
+            eta,
+            values,
+            start,
+            limits,
+            weights,
         )
 
     def moments(
@@ -155,15 +165,29 @@ class BagWords(Proportions):
     ) -> tuple[jax.Array, jax.Array]:
         """Mean [D, C] and covariance [D, C, C] of the predictor under the E-step's phi and any eta [K, C]; ``exact`` where
         the response is log-linear."""
-        weights = digamma(local.gamma) - digamma(local.gamma.sum(-1, keepdims=True)) + local.tilt
-        length = jnp.maximum(jnp.asarray(self.lengths, jnp.float32), 1.0)[:, None]
-        outer = sums_of_words(self.pairs, log_beta, weights, eta, length[:, 0], exact=exact)
-        mean = local.tokens @ eta / length
-        if exact:
-            return mean, jnp.maximum(2 * outer, 0.0)
-        second = jnp.einsum("kc,dk,ke->ced", eta, local.tokens, eta)
-        spread = jnp.moveaxis(no_less_than_rounding(second, jnp.moveaxis(outer, 0, -1)), -1, 0)
-        return mean, spread / length[..., None] ** 2
+        lengths = jnp.maximum(jnp.asarray(self.lengths, jnp.float32), 1.0)
+        outer = sums_of_words(self.pairs, log_beta, _tilted(local.gamma, local.tilt), eta, lengths, exact=exact)
+        return _moments(outer, lengths, local.tokens, eta, exact=exact)
+
+
+@jitted
+def _tilted(gamma: jax.Array, tilt: jax.Array) -> jax.Array:
+    """E[log theta] of each document, and what the response adds."""
+    return digamma(gamma) - digamma(gamma.sum(-1, keepdims=True)) + tilt
+
+
+@jitted(static_argnames=("exact",))
+def _moments(
+    outer: jax.Array, lengths: jax.Array, tokens: jax.Array, eta: jax.Array, exact: bool
+) -> tuple[jax.Array, jax.Array]:
+    """Mean and covariance of the predictor, of sums over words and expected numbers of tokens."""
+    length = lengths[:, None]
+    mean = tokens @ eta / length
+    if exact:
+        return mean, jnp.maximum(2 * outer, 0.0)
+    second = jnp.einsum("kc,dk,ke->ced", eta, tokens, eta)
+    spread = jnp.moveaxis(no_less_than_rounding(second, jnp.moveaxis(outer, 0, -1)), -1, 0)
+    return mean, spread / length[..., None] ** 2
 
 
 class TokenPosterior(NamedTuple):

@@ -209,6 +209,7 @@ def coordinate_ascent(
     return over_shards(one_shard, pairs.shards, (log_beta, alpha, gamma, tilt, fallback, limits), between)
 
 
+@jitted
 def by_document(lanes: Any, batches: PaddedBatches) -> jax.Array:
     """What stands in the lanes [shards, batches, width, ...] of each document, [documents, ...]."""
     return jnp.asarray(lanes).reshape(-1, *lanes.shape[3:])[batches.lane]
