@@ -192,14 +192,15 @@ def test_a_report_is_handed_new_documents_in_the_units_of_the_fit(tmp_path, caps
     saved, out, test = str(fit.save(tmp_path / "fit.nc")), str(tmp_path / "out.html"), str(tmp_path / "test.csv")
     calls = []
 
-    def noted(fit, path, **options):
-        calls.append((fit, options))
+    def noted(diagnosis, path, **options):
+        calls.append((diagnosis, options))
         return path
 
     monkeypatch.setattr(diagnostics, "report", noted)
     assert main(["report", saved, "--out", out, "--test", test, "--y", "y", "--documents", "7", "--seed", "3"]) == 0
-    assert out in capsys.readouterr().out
-    ((loaded, options),) = calls
+    ((diagnosis, options),) = calls
+    said, loaded = capsys.readouterr().out, diagnosis.fit
+    assert out in said and diagnosis.verdict in said
     np.testing.assert_array_equal(loaded.corpus.counts.toarray(), fit.corpus.counts.toarray())
     np.testing.assert_allclose(options.pop("y_test"), [0.25, 1.0])  # in the units of the fit: (y - 3) / 2
     assert options.pop("test").texts.tolist() == texts and options == {"documents": 7, "seed": 3}

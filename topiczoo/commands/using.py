@@ -106,8 +106,9 @@ def report(options: argparse.Namespace) -> int:
             raise ValueError(f"The column {options.y!r} holds labels; code them as numbers, as they were for the fit.")
         shift, scale = fit.info.get("standardised", (0.0, 1.0))
         y = (y - shift) / scale
-    path = diagnostics.report(fit, options.out, test=test, y_test=y, documents=options.documents, seed=options.seed)
-    print(f"report written to {path}")
+    diagnosis = diagnostics.diagnose(fit, seed=options.seed)
+    path = diagnostics.report(diagnosis, options.out, test=test, y_test=y, documents=options.documents, seed=options.seed)
+    print(f"{diagnosis.verdict}\nreport written to {path}")
     return 0
 
 
