@@ -107,7 +107,9 @@ def report(options: argparse.Namespace) -> int:
         shift, scale = fit.info.get("standardised", (0.0, 1.0))
         y = (y - shift) / scale
     diagnosis = diagnostics.diagnose(fit, seed=options.seed)
-    path = diagnostics.report(diagnosis, options.out, test=test, y_test=y, documents=options.documents, seed=options.seed)
+    path = diagnostics.report(
+        diagnosis, options.out, test=test, y_test=y, documents=options.documents, seed=options.seed
+    )
     print(f"{diagnosis.verdict}\nreport written to {path}")
     return 0
 
