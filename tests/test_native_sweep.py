@@ -142,7 +142,8 @@ def two_predictors(corpus, y=None):
     ("story", "arguments"),
     [
         (models.slda_glm, {"response": "logit"}), (models.slda_glm, {"response": "student_t"}),
-        (models.slda_glm, {"response": "poisson"}), (two_predictors, {}),
+        (models.slda_glm, {"response": "poisson"}), (two_predictors, {}), (models.medlda, {"margin": "partial"}),
+        (models.medlda, {"margin": "regression"}),
     ],
 )  # fmt: skip
 def test_other_responses_are_left_to_the_plain_sweep(corpus, story, arguments):

@@ -13,6 +13,7 @@ from ..story.bound import BoundGraph
 from ..story.tracing import Data, Values
 from .block import Block, Few, log_density_of
 
+HAPPENS = dist.BernoulliProbs, dist.BinomialProbs, dist.GeometricProbs  # what is told by how often something happens
 PLACES = np.array([0.25, 0.75], np.float32)
 # d log p / dx = A / x - B / (1 - x) at the two places, solved for A and B
 SOLVED = np.linalg.inv(np.stack([1 / PLACES, -1 / (1 - PLACES)], 1)).astype(np.float32)
@@ -36,7 +37,11 @@ class ChanceBlock(Block):
     def recognise(cls, graph: BoundGraph, sites: Sequence[str], few: Few) -> Block | None:
         """Whether the slopes at other places, another one for each number, are those of the form."""
         (site,) = sites
-        if not isinstance(graph.latent[site].prior, dist.Beta):
+        readers = graph.children([site]) - {site}
+        # of other distributions the values at hand may hide that the form is another: of a mixture whose parts are far apart
+        if not isinstance(graph.latent[site].prior, dist.Beta) or not all(
+            issubclass(graph.family(name), HAPPENS) for name in readers
+        ):
             return None
         x = np.random.default_rng(1).uniform(0.1, 0.9, np.shape(few.values[site])).astype(np.float32)
         slope, expected = graph.program(_slopes, site)(few, jnp.asarray(x))

@@ -62,7 +62,24 @@ class StorySupervision:
             return jax.jvp(slope, (x,), (jnp.ones_like(x),))[1]
 
         zero = jnp.zeros(documents.num_documents)
-        return (slope(zero), curvature(zero)) if is_constant(curvature, zero) else None
+        whole = is_smooth(lambda x: self(context, [x], None), zero) and is_constant(curvature, zero)
+        return (slope(zero), curvature(zero)) if whole else None
+
+
+# Operations that are smooth everywhere, and comparisons, by which a choice would be a jump. The derivatives of others, such
+# as max and abs, do not tell that pieces differ.
+SMOOTH = frozenset(
+    "add add_any sub mul neg div integer_pow square dot_general reduce_sum broadcast_in_dim reshape squeeze expand_dims "
+    "transpose convert_element_type slice dynamic_slice concatenate gather pad rev copy select_n jit "
+    "eq ne lt le gt ge and or not".split()
+)
+
+
+def is_smooth(function: Callable, x: jax.Array) -> bool:
+    """Whether all that a traced function does with its argument is smooth, so that its derivatives tell all of it."""
+    found: list[str] = []
+    _reached(jax.make_jaxpr(function)(x).jaxpr, [True], found.append)
+    return SMOOTH.issuperset(found)
 
 
 def is_constant(function: Callable, x: jax.Array) -> bool:
@@ -71,8 +88,9 @@ def is_constant(function: Callable, x: jax.Array) -> bool:
     return not any(_reached(traced.jaxpr, [True]))
 
 
-def _reached(jaxpr: Any, inputs: Sequence[bool]) -> list[bool]:
-    """Which outputs of a program depend on those of its inputs."""
+def _reached(jaxpr: Any, inputs: Sequence[bool], note: Callable[[str], Any] = str) -> list[bool]:
+    """Which outputs of a program depend on those of its inputs; ``note`` is told the operations on the way, and of a
+    choice that depends on them that it is a jump."""
     reached = {variable for variable, told in zip(jaxpr.invars, inputs, strict=True) if told}
 
     def depends(part: Any) -> bool:
@@ -81,8 +99,11 @@ def _reached(jaxpr: Any, inputs: Sequence[bool]) -> list[bool]:
     for equation in jaxpr.eqns:
         told = list(map(depends, equation.invars))
         if any(told):
-            inner = equation.params.get("jaxpr") if equation.primitive.name == "jit" else None
-            out = [True] * len(equation.outvars) if inner is None else _reached(inner.jaxpr, told)
+            name = equation.primitive.name
+            chosen = name == "select_n" or (name == "convert_element_type" and equation.invars[0].aval.dtype == bool)
+            note("jump" if chosen and told[0] else name)
+            inner = equation.params.get("jaxpr") if name == "jit" else None
+            out = [True] * len(equation.outvars) if inner is None else _reached(inner.jaxpr, told, note)
             reached.update(variable for variable, told in zip(equation.outvars, out, strict=True) if told)
     return list(map(depends, jaxpr.outvars))
 
