@@ -16,22 +16,18 @@ FOLDER holds posteriordb's NAME.json.zip; DRAWS keeps draws, so that what was ru
 from __future__ import annotations
 
 import argparse
-import datetime
-import importlib.metadata
 import json
-import platform
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from label_invariants import invariants, summary
+from reference_files import Summary, apart, table, together, write
 from reference_runs import POSTERIORS, Run, kept, load
 from tempering import Words
 
 FILES = Path(__file__).resolve().parent / "reference_posteriors"
-MOST_APART = 4.0  # standard errors of a difference
-PACKAGES = "topiczoo", "numpy", "scipy", "jax", "numpyro", "arviz-stats"
 TEMPERING = {"seed": 26, "temperatures": 40, "tuning": [200, 200, 200], "ladders": 3, "draws": 6_000, "thinning": 1}
 GIBBS = {"engine": "gibbs", "seed": 26, "chains": 10, "draws": 10_000, "thinning": 2, "num_warmup": 200}
 SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
@@ -62,11 +58,7 @@ ENGINES: dict[str, dict[str, Any]] = {
 }
 
 
-def rounded(values: list[float], digits: int = 7) -> list[float]:
-    return [float(f"{value:.{digits}g}") for value in values]
-
-
-def summarised(words: Words, run: Run) -> dict[str, list[float]]:
+def summarised(words: Words, run: Run) -> Summary:
     """The summary of a run; means that are known without error have none."""
     names, found = invariants(words)[0], summary(run.draws)
     for name, mean in run.told.get("exact_means", {}).items():
@@ -74,79 +66,13 @@ def summarised(words: Words, run: Run) -> dict[str, list[float]]:
     return found
 
 
-def apart(first: dict[str, list[float]], second: dict[str, list[float]]) -> np.ndarray:
-    """Differences of means in their standard errors."""
-    errors = np.hypot(first["mcse_mean"], second["mcse_mean"])
-    return (np.array(second["mean"]) - first["mean"]) / errors
-
-
-def checks(run: Run, found: dict[str, list[float]], differences: np.ndarray) -> dict[str, bool]:
-    """posteriordb's criteria, and that the second method agrees."""
-    return {
-        "ndraws_is_gte_10k": bool(run.draws.shape[0] * run.draws.shape[1] >= 10_000),
-        "nchains_is_gte_4": bool(run.draws.shape[0] >= 4),
-        "r_hat_below_1_01": bool(max(found["r_hat"]) < 1.01),
-        "lag_1_autocorrelation_within_0_05": bool(np.abs(found["lag_1"]).max() < 0.05),
-        "methods_agree_within_4_mcse": bool(np.abs(differences).max() < MOST_APART),
-    }
-
-
-def told_of(run: Run) -> dict[str, Any]:
-    """What a method says of itself, in posteriordb's form."""
-    rest = {name: value for name, value in run.told.items() if name not in ("method", "settings", "exact_means")}
-    engine = run.told["settings"].get("engine")
-    method = f"topiczoo.inference.{engine}" if engine else f"benchmarks/{run.told['method']}"
-    return {"method": method, "method_arguments": run.told["settings"], "told": rest}
-
-
-def diagnostics_of(names: list[str], run: Run, found: dict[str, list[float]]) -> dict[str, Any]:
-    sizes = {name: rounded(found[name], 5) for name in found if name.startswith("effective")}
-    return {
-        "diagnostic_information": {"names": names}, "ndraws": int(np.prod(run.draws.shape[:2])),
-        "nchains": len(run.draws), **sizes, "r_hat": rounded(found["r_hat"], 6),
-        "lag_1_autocorrelation": rounded(found["lag_1"], 3),
-    }  # fmt: skip
-
-
 def files_of(posterior: str, words: Words, first: Run, second: Run) -> tuple[dict[str, Any], dict[str, Any]]:
     """A posterior's summary and its information, in posteriordb's form."""
-    names = invariants(words)[0]
-    one, other = summarised(words, first), summarised(words, second)
-    differences = apart(one, other)
-    made = checks(first, one, differences)
-    reference = all(made.values())
-    comment = "Means, errors and standard deviations of label-invariant quantities; documents and terms from 1. "
-    comment += (
-        "A reference." if reference else "NOT A REFERENCE: checks_made says what was missed. Do not test against it."
-    )
-    numbers = {name: rounded(one[name]) for name in ("mean", "mcse_mean", "sd", "mcse_sd")}
-    info = {
-        "name": posterior, "is_reference": reference, "inference": told_of(first),
-        "diagnostics": diagnostics_of(names, first, one), "checks_made": made,
-        "second_method": {
-            "inference": told_of(second), "diagnostics": diagnostics_of(names, second, other),
-            "mean": rounded(other["mean"]), "mcse_mean": rounded(other["mcse_mean"]),
-            "difference_in_mcse": rounded(differences.tolist(), 3),
-        },
-        "comments": comment, "added_by": "topiczoo", "added_date": str(datetime.date.today()),
-        "versions": {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in PACKAGES}},
-    }  # fmt: skip
-    return {"names": names, **numbers}, info
+    runs = [(run, summarised(words, run)) for run in (first, second)]
+    return together(posterior, invariants(words)[0], *runs, "documents and terms from 1")
 
 
-def table(names: list[str], one: dict[str, list[float]], others: dict[str, dict[str, list[float]]], first: str) -> str:
-    """Quantities by method, with differences in standard errors."""
-    heads = [f"| {first}, MCSE | sd |", *(f" {name}, MCSE | apart |" for name in others)]
-    lines = ["| quantity " + "".join(heads), "|---|---|---|" + "---|---|" * len(others)]
-    far = {name: apart(one, other) for name, other in others.items()}
-    for i, name in enumerate(names):
-        cells = [f"{one['mean'][i]:.6g} ± {one['mcse_mean'][i]:.2g} | {one['sd'][i]:.3g}"]
-        cells += [f"{o['mean'][i]:.6g} ± {o['mcse_mean'][i]:.2g} | {far[m][i]:+.2f}" for m, o in others.items()]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def make(posterior: str, data: Path, into: Path | None, write: bool) -> None:
+def make(posterior: str, data: Path, into: Path | None, writes: bool) -> None:
     """Run both methods, print how they compare, and write the files."""
     words = load(data, posterior)
     first, second = (kept(into, posterior, method, words, s) for method, s in SETTINGS[posterior].items())
@@ -157,10 +83,8 @@ def make(posterior: str, data: Path, into: Path | None, write: bool) -> None:
     for part in (info["inference"], info["second_method"]["inference"]):
         print(json.dumps(part))
     print(json.dumps(info["checks_made"]), flush=True)
-    if write:
-        FILES.mkdir(exist_ok=True)
-        for end, content in (("json", numbers), ("info.json", info)):
-            (FILES / f"{posterior}.{end}").write_text(json.dumps(content) + "\n")
+    if writes:
+        write(FILES, posterior, {"json": numbers, "info.json": info})
 
 
 def compare(posterior: str, data: Path, into: Path | None, engines: list[str]) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from measuring import circumstances, write_section
+from measuring import circumstances, table_of, write_section
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 
@@ -75,7 +75,7 @@ def measured(story, corpus: Corpus, group: np.ndarray, seed: int, **given) -> li
         missed = [name for name, is_found in zip(SEEDS, found, strict=True) if not is_found]
         rows.append({
             "story": story.__name__, "seed": seed, "chain": chain, "found": int(found.sum()),
-            "share of the group in 100 posts": share[place, np.arange(len(SEEDS))].mean(), "missed": ", ".join(missed),
+            "share": share[place, np.arange(len(SEEDS))].mean(), "missed": ", ".join(missed),
             "seconds": seconds,
         })  # fmt: skip
         print(rows[-1], flush=True)
@@ -98,7 +98,13 @@ def main() -> None:
             (models.keyatm, {"seeds": seeds}),
         ):
             rows += measured(story, corpus, group, seed, **given)
-    table = pd.DataFrame(rows).to_markdown(index=False, floatfmt=".2f")
+    heads = ("found", "share of the group among the first 100 posts", "missed", "seconds of both chains")
+    cells = [
+        (f"{row['story']}, seed {row['seed']}, chain {row['chain']}",
+         [str(row["found"]), f"{row['share']:.2f}", row["missed"] or "none", f"{row['seconds']:.0f}"])
+        for row in rows
+    ]  # fmt: skip
+    table = table_of("story", heads, cells)
     text = f"{circumstances(__file__, ('jax', 'numpyro'))} {datetime.date.today()}. {corpus!r}.\n\n{table}"
     print(text)
     if told.write:

@@ -321,7 +321,7 @@ def test_a_story_fits_predicts_and_reports(name, engine, tmp_path):
     aligned = diagnostics.align(fit)
     assert len(aligned.alignment.topics) == shares.shape[1]
     if name == "keyatm":  # what its topics are made of has no axis of theirs: they keep their numbers
-        np.testing.assert_array_equal(aligned.alignment.permutations, np.broadcast_to(np.arange(5), (2, 10, 5)))
+        assert (aligned.alignment.permutations == np.arange(5)).all()
     if engine == "gibbs" and name != "keyatm":
         assert diagnostics.report(fit, tmp_path / "a.html", documents=2, progress_bar=False).stat().st_size > 10_000
 
