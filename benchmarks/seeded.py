@@ -1,6 +1,6 @@
 """Are seeded topics about what they are seeded with? Ten newsgroups, a few words each, against LDA.
 
-    .venv/bin/python benchmarks/seeded.py --data ../shared/data/newsgroups20 [--write]
+    .venv/bin/python benchmarks/seeded.py --data ../shared/data/newsgroups20 [--compiled] [--write]
 
 The words were written down from what the groups are called, before anything was fitted. A group counts as found if its
 topic (of LDA: any topic, each for one group at the most) has its largest mean share in that group among all twenty, and at
@@ -86,8 +86,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--compiled", action="store_true", help="sweep by inference.compile_sweep")
     parser.add_argument("--write", action="store_true")
     told = parser.parse_args()
+    if told.compiled:
+        inference.compile_sweep()
     corpus, group = read(told.data)
     seeds, rows = models.seed_words(corpus, list(SEEDS.values())), []
     print(corpus)

@@ -67,6 +67,14 @@ def test_draws_are_those_of_the_corpus_in_memory(tmp_path):
     assert_same_draws(found, inference.gibbs("lda", long, **SHORT))
 
 
+def test_seeded_topics_start_as_in_memory(tmp_path):
+    long = Corpus.from_counts(COUNTS * 3, empty="keep")
+    run = SHORT | {"seeds": np.eye(2, long.num_terms, dtype=bool), "num_warmup": 0}
+    found = inference.gibbs("seeded_lda", long, **run, shards=tmp_path)
+    assert found.info["start"] == "seeded"
+    assert_same_draws(found, inference.gibbs("seeded_lda", long, **run))
+
+
 @pytest.mark.slow
 def test_a_response_and_a_checkpoint_as_in_memory(tmp_path):
     run = SHORT | {"num_chains": 2, "thinning": 2}

@@ -1,4 +1,4 @@
-"""Where chains start: twice as many topics merged by the log joint density, each chain for itself."""
+"""Where chains start: twice as many topics merged by the log joint density, or seeds, each chain for itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import user_stories
 from lengths import longest_but
 from scipy.special import gammaln
 
-from topiczoo import inference
+from topiczoo import inference, models
 from topiczoo.corpora import Corpus
 from topiczoo.inference.mcmc import chains, starts
 from topiczoo.inference.mcmc.plan import choose_blocks
@@ -131,7 +131,7 @@ def test_chains_in_one_state_start_where_chains_of_their_own_do(monkeypatch, num
     monkeypatch.setattr(starts, "FEWEST_TOKENS", 0)
     graph = read(lda, piles(), None, {"num_topics": 4})
     data = Data(graph.documents(batches=True), graph.response.on_device())
-    kernel, begin = choose_blocks(graph).kernel(), starts.start_topics("merged", graph, data)
+    kernel, begin = choose_blocks(graph).kernel(), starts.start_topics("merged", None, graph, data)
     keys, found = jax.random.split(jax.random.key(3), number), []
     for one_state in (False, True):
         monkeypatch.setattr(chains, "together", lambda one_state=one_state: one_state)
@@ -162,8 +162,7 @@ def test_documents_with_topics_of_their_own_start_at_random():
     odd = Corpus.from_counts(counts, covariates={"odd": np.arange(len(counts.toarray())) % 2})
     for story, corpus, begins in ((own_alpha, odd, False), (lda, odd, True)):
         graph = read(story, corpus, None, {} if story is own_alpha else {"num_topics": 4})
-        data = Data(graph.documents(batches=True), graph.response.on_device())
-        assert (starts.start_topics("merged", graph, data) is not None) == begins
+        assert starts.choose_start("merged", graph) == ("merged" if begins else "random", None)
 
 
 @pytest.mark.slow
@@ -178,5 +177,63 @@ def test_every_story_starts_from_merged_topics_unless_documents_have_their_own(m
 
 
 def test_an_unknown_start_is_refused():
-    with pytest.raises(ValueError, match=r"^start is 'best'; give 'merged' or 'random'\.$"):
+    with pytest.raises(ValueError, match=r"^start is 'best'; give 'merged' or 'seeded' or 'random'\.$"):
         inference.gibbs(slda, piles(), np.arange(60.0), num_topics=2, start="best")
+
+
+SEEDED = {
+    "seeded_lda": {"weight": 5.0},  # of some hundred words that a topic has
+    "keyatm": {},
+}
+
+
+@pytest.mark.parametrize("name", SEEDED)
+def test_seeded_topics_start_from_their_seeds(name):
+    """A pile's topic is the one that has one of its terms as a seed, in all chains, and documents are in it at once."""
+    corpus, story = piles(), getattr(models, name)
+    seeds = np.eye(4, dtype=bool)[::-1].repeat(6, 1) & (np.arange(24) % 6 == 2)
+    settings = {"num_warmup": 20, "num_samples": 1, "num_chains": 3, "progress_bar": False, "num_topics": 4}
+    fit = inference.gibbs(story, corpus, seeds=seeds, **SEEDED[name], **settings)
+    assert fit.info["start"] == "seeded"
+    own = fit.draws["theta"][:, 0].argmax(-1)  # [chains, documents]
+    assert (own == 3 - np.arange(60) % 4).mean() > 0.95
+
+
+@pytest.mark.parametrize(("name", "more"), SEEDED.items())
+def test_what_topics_are_expected_to_be(name, more):
+    """Of seeded_lda the mean of the Dirichlet prior; of keyatm all terms alike, and a topic's keywords alike behind them."""
+    seeds = np.zeros((2, 24), bool)
+    seeds[0, [3, 5]], seeds[1, 7] = True, True
+    graph = read(getattr(models, name), piles(), None, {"num_topics": 3, "seeds": seeds, **more})
+    found, expected = starts.choose_start(None, graph)
+    assert found == "seeded"
+    prior = 0.1 + 5.0 * np.r_[seeds, np.zeros((1, 24))] if name == "seeded_lda" else np.r_[np.ones((3, 24)), seeds]
+    np.testing.assert_allclose(expected, prior / prior.sum(1, keepdims=True), rtol=1e-5)
+
+
+def test_words_are_drawn_given_what_topics_are_expected_to_be():
+    """Terms that one topic alone is expected to have are in it, and the others in any."""
+    graph = read(lda, piles(), None, {"num_topics": 4})
+    data = Data(graph.documents(batches=True), graph.response.on_device())
+    expected = np.full((4, 24), 1 / 24)
+    expected[:, :4] = np.eye(4)
+    batches = data.documents.laid_out
+    z = starts.swept(
+        starts.expected_given(jax.random.key(1), expected),
+        starts._first(jax.random.key(0), batches, 4, 24),
+        batches,
+        24,
+    )
+    np.testing.assert_array_equal(np.asarray(z.topic_term)[:, :4] > 0, np.eye(4, dtype=bool))
+    others = np.asarray(z.topic_term)[:, 4:].sum(1)
+    assert others.min() > 0.2 * others.sum()
+
+
+def test_topics_without_words_of_their_own_do_not_start_from_seeds():
+    graph = read(lda, piles(), None, {"num_topics": 4})
+    with pytest.raises(ValueError, match="no topic of the story 'lda' has words of its own beforehand; give 'merged'"):
+        starts.choose_start("seeded", graph)
+    seeded = read(models.seeded_lda, piles(), None, {"num_topics": 4, "seeds": np.eye(1, 24, dtype=bool)})
+    assert starts.choose_start("merged", seeded)[0] == "merged"
+    assert starts.choose_start(None, seeded, is_weighed=True)[0] == "seeded"
+    assert starts.choose_start(None, graph, is_weighed=True)[0] == "random"

@@ -26,8 +26,8 @@ from ..story.validation import check_counts, check_seed, refuse_improper
 from .chains import Schedule, chunk_size, run_chains
 from .plan import choose_blocks, reset_totals, totals
 from .split import SplitGibbs
-from .starts import check_start, start_topics
-from .streamed import StreamedGibbs, merged_start, passes_over
+from .starts import check_start, choose_start, start_topics
+from .streamed import StreamedGibbs, passes_over, streamed_start
 from .weighing import hold_out, with_weight
 
 BUDGET = 128 * 2**20  # bytes: a site whose draws would take more is kept as running means and fewer draws
@@ -63,8 +63,10 @@ def gibbs(
     start
         Where each chain starts. ``"merged"``: twice as many topics, found from words alone by 30 sweeps that count double,
         merged two by two until as many are left; chains then find the mass of the posterior far more often. A corpus of
-        fewer than 1,000 words, 5,000 where there is a response, starts at random. ``"random"``: every word in a topic at
-        random; the default where the response has another weight than 1, since chains that differ predict better together.
+        fewer than 1,000 words, 5,000 where there is a response, starts at random. ``"seeded"``: every word drawn given the
+        topics that the story expects before it has seen any; the default where these differ, by seeds or keywords say.
+        ``"random"``: every word in a topic at random; the default where the response has another weight than 1, since
+        chains that differ predict better together.
     response_weight
         The power of the response's likelihood. 1 is the posterior. Hundreds of words outvote one response: above 1, 10 say,
         topics serve predictions, and the mean of many short chains predicts best. A tenth of the documents, 200 at the most,
@@ -115,9 +117,11 @@ def gibbs(
     plan, data = hold_out(plan, data)
     plan.thin(thinning)
     plan.average(large)
-    begin = start_topics(start or ("random" if weighed is not graph else "merged"), graph, data)
-    if begin is not None and passes is not None:
-        begin = merged_start(graph, passes)
+    start, expected = choose_start(start, graph, is_weighed=weighed is not graph)
+    if passes is None:
+        begin = start_topics(start, expected, graph, data)
+    else:
+        begin = None if start == "random" else streamed_start(graph, expected, passes)
 
     snapshot = [site for site in large if graph.latent[site].document_axis is None]
     by_kernel = isinstance(plan.blocks[-1], TopicBlock) and not plan.blocks[-1].no_kernel
@@ -159,7 +163,7 @@ def gibbs(
         graph, drawn.draws, engine="gibbs", means=drawn.means, statistics=drawn.statistics,
         snapshots=drawn.snapshots, snapshot_index=drawn.snapshot_index,
         info={
-            "seed": seed, "num_warmup": num_warmup, "thinning": thinning, "start": "merged" if begin else "random",
+            "seed": seed, "num_warmup": num_warmup, "thinning": thinning, "start": start,
             "response_weight": response_weight, "held_out": list(weighed.held_out), "blocks": plan.describe(),
             "sweep": getattr(topics, "swept_by", None), "interrupted": drawn.interrupted, "as_means": sorted(large),
             "processes": number,

@@ -1,4 +1,4 @@
-"""Where chains start: topics at random, or twice as many topics as are asked for, merged until as many are left.
+"""Where chains start: at random, from twice as many topics, merged until as many are left, or from seeds.
 
 From random topics many chains end in a trap, where two of the corpus' topics share one and another is split in two: 2,000
 nats below the mass of the posterior on a thousand short reviews, and no number of sweeps leads out. With twice as many
@@ -10,6 +10,9 @@ terms and n_dk of documents added up, where that costs the log joint density lea
 
 until the number asked for is left. All this reads words alone, with topics at their posterior mean in each sweep: it is a
 place to start from, and no part of the sampler. Every chain makes its own, from its own random topics.
+
+Where a story gives its topics words beforehand, seeds say, merged topics would have any number, and what their words were is
+forgotten: every word is then drawn given the topics that the story expects before it has seen any.
 """
 
 from __future__ import annotations
@@ -49,7 +52,7 @@ from ..story.bound import BoundGraph
 from ..story.response import Y
 from ..story.tracing import Data, Values, ZbarHandler, concentration, run
 
-STARTS = ("merged", "random")
+STARTS = ("merged", "seeded", "random")
 FACTOR = 2  # topics to begin with, for each that is asked for
 SWEEPS = 30
 FEWEST_TOKENS = 1000  # below, the sampler leaves traps by itself, and compiling takes longer than sampling
@@ -65,12 +68,60 @@ def check_start(start: str | None) -> None:
         raise ValueError(f"start is {start!r}; give {' or '.join(map(repr, STARTS))}.")
 
 
-def start_topics(start: str, graph: BoundGraph, data: Data) -> Callable | None:
-    """A function of keys and states, one for each chain, that gives the states their topics; None for random ones."""
+def choose_start(start: str | None, graph: BoundGraph, is_weighed: bool = False) -> tuple[str, np.ndarray | None]:
+    """One of ``STARTS``, where none is asked for the one that suits; with seeded topics, what they are expected to be."""
     fewest = FEWEST_TOKENS * (SUPERVISED if graph.response_sites else 1)
-    if start == "random" or not graph.has_words or graph.num_topics < 2 or graph.corpus.num_tokens < fewest:
-        return None
-    return None if _topics_are_of_some_documents(graph) else partial(_with_merged_topics, graph, data)
+    if start == "random" or not graph.has_words or graph.num_topics < 2:
+        return "random", None
+    if graph.corpus.num_tokens < fewest and start != "seeded":
+        return "random", None
+    if _topics_are_of_some_documents(graph):
+        return "random", None
+    expected = None if start == "merged" else _told_apart(graph)
+    if expected is not None:
+        return "seeded", expected
+    if start == "seeded":
+        raise ValueError(
+            f"start is 'seeded', but no topic of the story {graph.story.name!r} has words of its own beforehand; give "
+            "'merged' or 'random'."
+        )
+    return "random" if is_weighed and start is None else "merged", None
+
+
+def start_topics(start: str, expected: np.ndarray | None, graph: BoundGraph, data: Data) -> Callable | None:
+    """A function of keys and states, one for each chain, that gives the states their topics; None for random ones."""
+    if expected is not None:
+        return partial(_each, partial(_seeded, graph, data, expected), data)
+    return partial(_each, partial(_merged, graph, data, *priors(graph)), data) if start == "merged" else None
+
+
+def _told_apart(graph: BoundGraph) -> np.ndarray | None:
+    """The expectation of topics before a word is seen, [topics, terms], where it is not the same for all of them."""
+    if _has_fixed_prior(graph, graph.beta):
+        _, gamma = priors(graph)
+        expected = gamma / gamma.sum(1, keepdims=True)
+    else:
+        expected = np.asarray(graph.program(_expected_topics)(graph.few_documents, graph.few_y))
+    differ = expected.ndim == 2 and not np.allclose(expected, expected[0], rtol=1e-3, atol=0)
+    return expected if differ else None
+
+
+def _expected_topics(graph: BoundGraph, few: Documents, y: Y) -> jax.Array:
+    """The topics of the story with all that they are made of at its mean."""
+
+    def mean(site: dict) -> jax.Array | None:
+        fn = site["fn"]
+        if fn.is_discrete:
+            return None
+        try:
+            value = jnp.broadcast_to(fn.mean, fn.shape())
+        except (AttributeError, NotImplementedError):  # not known of this distribution
+            return None
+        return jnp.where(jnp.isfinite(value), value, 1.0)
+
+    handler = ZbarHandler(zbar=lambda theta: theta)
+    run(graph.story, few, y, {}, handler, prior=mean)
+    return handler.beta
 
 
 def _topics_are_of_some_documents(graph: BoundGraph) -> bool:
@@ -90,27 +141,36 @@ def _topics_are_of_some_documents(graph: BoundGraph) -> bool:
     return bool(np.prod(jax.eval_shape(of_theta).shape[:-1]) > 1)
 
 
-def _with_merged_topics(graph: BoundGraph, data: Data, keys: Sequence[jax.Array], states: list[Any]) -> list[Any]:
-    alpha, gamma = priors(graph)
-    batches, num_terms = data.documents.laid_out, data.documents.num_terms
-    whole = partial(over_complete, batches=batches, num_terms=num_terms, alpha=alpha.mean(), gamma=gamma.mean())
-    recount = graph.program(_recounted)
+def _each(found_by: Callable, data: Data, keys: Sequence[jax.Array], states: list[Any]) -> list[Any]:
+    """The states with topics that ``found_by`` finds for each, of a key and the values of a chain."""
     together = states[0].rng_key.ndim > 0  # all chains in one state, side by side
 
     def found(i: int) -> Assignments:
-        z = whole(keys[i], num_topics=FACTOR * graph.num_topics)
-        tables = np.asarray(z.document_topic), np.asarray(z.topic_term)
-        becomes = merged(*tables, graph.num_topics, float(alpha.mean()), float(gamma.mean()))
-        new = jnp.asarray(in_order(becomes, *tables, alpha, gamma), jnp.int32)
         chain = jax.tree.map(lambda leaf: leaf[i], states[0]) if together else states[i]
-        return recount(keys[i], new, z, {name: value for name, value in chain.z.items() if name != "z"}, data)
+        return found_by(keys[i], {name: value for name, value in chain.z.items() if name != "z"})
 
-    beside = WORKERS if len(batches.terms) == 1 else 1  # threads share out either chains or shards
+    beside = WORKERS if len(data.documents.laid_out.terms) == 1 else 1  # threads share out either chains or shards
     with ThreadPoolExecutor(beside) as threads:
         assigned = list(threads.map(found, range(len(keys))))
     if together:
         assigned = [jax.tree.map(lambda *leaves: jnp.stack(leaves), *assigned)]
     return [placed(state, z) for state, z in zip(states, assigned, strict=True)]
+
+
+def _merged(
+    graph: BoundGraph, data: Data, alpha: np.ndarray, gamma: np.ndarray, key: jax.Array, values: Values
+) -> Assignments:
+    priors = float(alpha.mean()), float(gamma.mean())
+    z = over_complete(key, data.documents.laid_out, data.documents.num_terms, FACTOR * graph.num_topics, *priors)
+    tables = np.asarray(z.document_topic), np.asarray(z.topic_term)
+    new = in_order(merged(*tables, graph.num_topics, *priors), *tables, alpha, gamma)
+    return graph.program(_recounted)(key, jnp.asarray(new, jnp.int32), z, values, data)
+
+
+def _seeded(graph: BoundGraph, data: Data, expected: np.ndarray, key: jax.Array, values: Values) -> Assignments:
+    batches, num_terms = data.documents.laid_out, data.documents.num_terms
+    z = swept(expected_given(key, expected), _first(key, batches, graph.num_topics, num_terms), batches, num_terms)
+    return graph.program(_recounted)(key, jnp.arange(graph.num_topics), z, values, data)
 
 
 def placed(state: Any, z: Assignments) -> Any:
@@ -147,9 +207,7 @@ def priors(graph: BoundGraph) -> tuple[np.ndarray, np.ndarray]:
     """alpha of each topic [K] and gamma [K, V] or [K, 1], where they are numbers that nothing is drawn for."""
     topics = graph.num_topics
     alpha, gamma = np.full(topics, USUAL_ALPHA), np.full((topics, 1), USUAL_GAMMA)
-    sites = [graph.theta] if graph.theta_is_integrable() and graph.parents[graph.theta] == {graph.theta} else []
-    if graph.beta and graph.beta_is_integrable() and graph.parents[graph.beta] == {graph.beta}:
-        sites.append(graph.beta)
+    sites = [site for site in (graph.theta, graph.beta) if _has_fixed_prior(graph, site)]
     fixed = graph.program(_concentrations, tuple(sites))(graph.few_documents, graph.few_y, graph.few_values)
     if graph.theta in fixed:
         found = np.asarray(fixed[graph.theta])
@@ -159,6 +217,12 @@ def priors(graph: BoundGraph) -> tuple[np.ndarray, np.ndarray]:
         found = np.broadcast_to(found, np.broadcast_shapes(found.shape, (topics, 1)))
         gamma = found.reshape(-1, *found.shape[-2:]).mean(0)
     return alpha, gamma
+
+
+def _has_fixed_prior(graph: BoundGraph, site: str) -> bool:
+    """Whether theta or beta has a Dirichlet prior of which nothing is drawn."""
+    integrable = graph.theta_is_integrable if site == graph.theta else graph.beta_is_integrable
+    return bool(site) and integrable() and graph.parents[site] == {site}
 
 
 def _concentrations(
@@ -173,16 +237,21 @@ def over_complete(
 ) -> Assignments:
     """Topics of all words after some sweeps, in each of which topics stand at their posterior mean."""
     priors = jnp.full((1, num_topics), alpha, jnp.float32), jnp.float32(gamma)
-    z, own = _first(key, batches, num_topics, num_terms), own_shards(batches)
+    z = _first(key, batches, num_topics, num_terms)
     for step in range(SWEEPS):
-        told = words_given(jax.random.fold_in(key, step), z.topic_term, *priors)
-        if with_kernels(own) or registered():  # these share their work out by themselves
-            swept = _sweep_at_once(told, own_topics(z), own)
-        else:
-            swept = by_threads(_sweep, own, told, own_topics(z), own)
-        swept = gathered(swept, len(batches.terms), limits(batches, told.weights))
-        z = _assembled(Swept(*map(jnp.asarray, swept)), told, z, batches, num_terms)
+        z = swept(words_given(jax.random.fold_in(key, step), z.topic_term, *priors), z, batches, num_terms)
     return z
+
+
+def swept(told: Given, z: Assignments, batches: PaddedBatches, num_terms: int) -> Assignments:
+    """Topics of all words after a sweep given topics."""
+    own = own_shards(batches)
+    if with_kernels(own) or registered():  # these share their work out by themselves
+        parts = _sweep_at_once(told, own_topics(z), own)
+    else:
+        parts = by_threads(_sweep, own, told, own_topics(z), own)
+    parts = gathered(parts, len(batches.terms), limits(batches, told.weights))
+    return _assembled(Swept(*map(jnp.asarray, parts)), told, z, batches, num_terms)
 
 
 @jitted(once=True, static_argnames=("num_topics", "num_terms"))
@@ -193,7 +262,15 @@ def _first(key: jax.Array, batches: PaddedBatches, num_topics: int, num_terms: i
 
 @jitted
 def words_given(key: jax.Array, topic_term: jax.Array, alpha: jax.Array, gamma: jax.Array) -> Given:
-    beta = (topic_term + gamma) / (topic_term + gamma).sum(1, keepdims=True)
+    return _given(key, (topic_term + gamma) / (topic_term + gamma).sum(1, keepdims=True), alpha)
+
+
+def expected_given(key: jax.Array, expected: np.ndarray) -> Given:
+    """What a sweep is given where topics stand at their expectation; words of no topic are drawn by proportions alone."""
+    return _given(key, jnp.asarray(expected, jnp.float32), jnp.full((1, len(expected)), USUAL_ALPHA, jnp.float32))
+
+
+def _given(key: jax.Array, beta: jax.Array, alpha: jax.Array) -> Given:
     term_topic = jnp.maximum(jnp.pad(beta.T, ((0, 1), (0, 0))), FLOOR)
     return Given(tuple(jax.random.split(key)), Weights(term_topic, alpha, ()), None)
 

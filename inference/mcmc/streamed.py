@@ -236,13 +236,23 @@ def _random(num_topics: int, num_terms: int, batches: PaddedBatches, _: None, __
     return Found(z.topics[0], z.document_topic.reshape(*batches.lengths.shape[1:], -1), z.topic_term)
 
 
-def merged_start(graph: BoundGraph, passes: Passes) -> Callable:
-    """A function of keys and states, one for each chain, that gives them merged topics (:mod:`.starts`)."""
+def streamed_start(graph: BoundGraph, expected: np.ndarray | None, passes: Passes) -> Callable:
+    """A function of keys and states, one for each chain, that gives them seeded or merged topics (:mod:`.starts`)."""
+    found = _merged(graph, passes) if expected is None else partial(_seeded, expected, passes)
+    return lambda keys, states: [starts.placed(state, found(key)) for key, state in zip(keys, states, strict=True)]
+
+
+def _seeded(expected: np.ndarray, passes: Passes, key: jax.Array) -> Assignments:
+    z = random_topics(passes, key, len(expected))
+    return passes(_sweep_words, z.topics, len(expected), starts.expected_given(key, expected))
+
+
+def _merged(graph: BoundGraph, passes: Passes) -> Callable:
     number = starts.FACTOR * graph.num_topics
     alpha, gamma = starts.priors(graph)
     flat = jnp.full((1, number), alpha.mean(), jnp.float32), jnp.float32(gamma.mean())
 
-    def one(key: jax.Array, state: Any) -> Any:
+    def found(key: jax.Array) -> Assignments:
         z = random_topics(passes, key, number)
         for step in range(starts.SWEEPS):
             told = starts.words_given(jax.random.fold_in(key, step), z.topic_term, *flat)
@@ -258,9 +268,9 @@ def merged_start(graph: BoundGraph, passes: Passes) -> Callable:
             documents[k] += tables[0][:, old]
             terms[k] += tables[1][old]
         counts = np.ascontiguousarray(documents.T), jnp.asarray(terms)
-        return starts.placed(state, Assignments(topics, *counts, None, jnp.zeros(()), jnp.zeros(())))
+        return Assignments(topics, *counts, None, jnp.zeros(()), jnp.zeros(()))
 
-    return lambda keys, states: [one(key, state) for key, state in zip(keys, states, strict=True)]
+    return found
 
 
 _sweep_words = jitted(partial(_sweep, None, None))

@@ -16,7 +16,7 @@ __all__ = ["keyatm", "seed_words", "seeded_lda"]
 
 
 def seeded_lda(
-    corpus, y=None, *, seeds, weight=10.0, num_topics=20, alpha=0.1, gamma=0.1,
+    corpus, y=None, *, seeds, weight=100.0, num_topics=20, alpha=0.1, gamma=0.1,
     response=None, prior="dense", outputs=None,
 ):  # fmt: skip
     """beta_k ~ Dir(gamma + weight seeds_k);  theta_d ~ Dir(alpha);  z_dn ~ Cat(theta_d);  w_dn ~ Cat(beta_{z_dn})
@@ -25,7 +25,7 @@ def seeded_lda(
     argument      symbol           in Watanabe & Baturo (2024)
     ============  ===============  =========================================
     seeds         (none)           which terms each seeded topic has, ``models.seed_words(corpus, [["food", ...], ...])``
-    weight        (none)           how many words a seed is worth beforehand
+    weight        (none)           how many words a seed is worth beforehand; of thousands that a topic has, some hundred
     num_topics    k                number of topics; those behind the seeded ones have no seeds
     alpha         alpha            Dirichlet prior of a document's proportions; one number, one a topic, or "learned"
     gamma         beta             Dirichlet prior of a topic's other terms
