@@ -25,9 +25,9 @@ ALPHA, GAMMA = 0.3, 0.2
 
 
 def log_joint(document_topic, topic_term):
-    """Of topics and words with theta and beta integrated out, up to what does not change with the topics."""
+    """Of topics and words with theta and beta integrated out, up to what does not change with topics, theta's by half."""
     words = gammaln(GAMMA + topic_term).sum() - gammaln(GAMMA * topic_term.shape[1] + topic_term.sum(1)).sum()
-    return words + gammaln(ALPHA + document_topic).sum()
+    return words + 0.5 * gammaln(ALPHA + document_topic).sum()
 
 
 def joined(tables, i, j):
@@ -139,6 +139,43 @@ def test_chains_in_one_state_start_where_chains_of_their_own_do(monkeypatch, num
         found.append(np.stack([np.asarray(state.z["z"].topics) for state in states]))
     assert len(set(map(bytes, found[0]))) == number
     np.testing.assert_array_equal(found[1][0], found[0])
+
+
+def test_topics_that_go_together_in_documents_are_not_merged_for_that():
+    """Two piles that documents have both of, another pile in two halves: the halves are merged."""
+    rng = np.random.default_rng(2)
+    shares = np.eye(3).repeat(6, 1) / 6  # three topics with terms of their own
+    documents, terms = np.zeros((80, 4)), np.zeros((4, 18))
+    for d in range(80):
+        for k, of in enumerate((0, 1, 2, 2)):
+            own = rng.multinomial(8 if (d % 2 == 0) == (of < 2) and (of < 2 or d // 2 % 2 == k - 2) else 0, shares[of])
+            terms[k] += own
+            documents[d, k] = own.sum()
+    becomes = merged(documents, terms, 3, 0.1, 0.05)
+    assert becomes[2] == becomes[3] and len(set(becomes[:3])) == 3
+
+
+def test_topics_that_are_merged_have_no_words_from_then_on():
+    """Sweeps between keep to the topics that are left, each stage to fewer."""
+    graph = read(lda, piles(), None, {"num_topics": 4})
+    batches = Data(graph.documents(batches=True), graph.response.on_device()).documents.laid_out
+    numbers, tokens = [], int(graph.corpus.num_tokens)
+
+    def sweep(told, z):
+        z = starts.swept(told, z, batches, 24)
+        counts = np.asarray(z.topic_term).sum(1)
+        numbers.append(int((np.asarray(told.weights.proportions) > 0).sum()))
+        assert counts.sum() == tokens == np.asarray(z.document_topic).sum() and not counts[numbers[-1] :].any()
+        return z
+
+    z = starts._first(jax.random.key(0), batches, 8, 24)
+    z, new = starts.fewer_and_fewer(jax.random.key(1), z, 4, *starts.priors(graph), sweep)
+    assert numbers == [8] * starts.SWEEPS + [7] * starts.BETWEEN + [6] * starts.BETWEEN + [5] * starts.BETWEEN
+    assert len(new) == 8 and set(new) == set(range(4))
+    fewer = starts.renumbered(new, z, 4)
+    np.testing.assert_array_equal(fewer.topic_term.sum(0), graph.corpus.counts.toarray().sum(0))
+    np.testing.assert_array_equal(fewer.document_topic.sum(1), graph.corpus.lengths)
+    assert fewer.topics.max() < 4
 
 
 def test_a_small_corpus_starts_at_random():

@@ -3,13 +3,15 @@
 From random topics many chains end in a trap, where two of the corpus' topics share one and another is split in two: 2,000
 nats below the mass of the posterior on a thousand short reviews, and no number of sweeps leads out. With twice as many
 topics every topic of the corpus has one of its own soon, and some have several. Two topics are merged, with counts n_k of
-terms and n_dk of documents added up, where that costs the log joint density least,
+terms and n_dk of documents added up, where that costs the log joint density least, the documents' part of it by half,
 
     log B(gamma + n_i + n_j) - log B(gamma + n_i) - log B(gamma + n_j)
-        + sum_d log Gamma(alpha + n_di + n_dj) - log Gamma(alpha + n_di) - log Gamma(alpha + n_dj),
+        + 1/2 sum_d log Gamma(alpha + n_di + n_dj) - log Gamma(alpha + n_di) - log Gamma(alpha + n_dj),
 
-until the number asked for is left. All this reads words alone, with topics at their posterior mean in each sweep: it is a
-place to start from, and no part of the sampler. Every chain makes its own, from its own random topics.
+since topics that go together in documents would else be merged for that, with words of their own or not: until the number
+asked for is left. A tenth of that number goes at a time, with some sweeps between: what was merged, and
+what was left next to nothing, finds its words anew. All this reads words alone, with topics at their posterior mean in each
+sweep: it is a place to start from, and no part of the sampler. Every chain makes its own, from its own random topics.
 
 Where a story gives its topics words beforehand, seeds say, merged topics would have any number, and what their words were is
 forgotten: every word is then drawn given the topics that the story expects before it has seen any.
@@ -55,6 +57,9 @@ from ..story.tracing import Data, Values, ZbarHandler, concentration, run
 STARTS = ("merged", "seeded", "random")
 FACTOR = 2  # topics to begin with, for each that is asked for
 SWEEPS = 30
+OF_DOCUMENTS = 0.5  # what their part counts where topics are merged
+STEPS = 10  # in which topics are merged
+BETWEEN = 4  # sweeps after each
 FEWEST_TOKENS = 1000  # below, the sampler leaves traps by itself, and compiling takes longer than sampling
 SUPERVISED = 5  # times as many with a response: topics of few words, found without it, are not those that it asks for
 NEAREST = 12  # a topic is merged with one of so many whose terms are most like its own
@@ -160,11 +165,54 @@ def _each(found_by: Callable, data: Data, keys: Sequence[jax.Array], states: lis
 def _merged(
     graph: BoundGraph, data: Data, alpha: np.ndarray, gamma: np.ndarray, key: jax.Array, values: Values
 ) -> Assignments:
-    priors = float(alpha.mean()), float(gamma.mean())
-    z = over_complete(key, data.documents.laid_out, data.documents.num_terms, FACTOR * graph.num_topics, *priors)
-    tables = np.asarray(z.document_topic), np.asarray(z.topic_term)
-    new = in_order(merged(*tables, graph.num_topics, *priors), *tables, alpha, gamma)
+    batches, num_terms = data.documents.laid_out, data.documents.num_terms
+    z = _first(key, batches, FACTOR * graph.num_topics, num_terms)
+    sweep = partial(swept, batches=batches, num_terms=num_terms)
+    z, new = fewer_and_fewer(key, z, graph.num_topics, alpha, gamma, sweep)
     return graph.program(_recounted)(key, jnp.asarray(new, jnp.int32), z, values, data)
+
+
+def fewer_and_fewer(
+    key: jax.Array, z: Assignments, num_topics: int, alpha: np.ndarray, gamma: np.ndarray, sweep: Callable
+) -> tuple[Assignments, np.ndarray]:
+    """Topics of all words, beginning with more than are asked for; and which number each of those left shall have.
+
+    ``sweep`` makes topics anew given :class:`..kernels.sweep.Given`. Topics that are gone keep their place, where the prior
+    of proportions is 0, so that all sweeps are one program.
+    """
+    most, step = FACTOR * num_topics, 0
+    priors = float(alpha.mean()), float(gamma.mean())
+    numbers = sorted({num_topics + round(num_topics * i / STEPS) for i in range(1, STEPS)} - {num_topics, most})
+    number = most
+    for fewer in (most, *reversed(numbers)):
+        if fewer < number:
+            z = renumbered(merged(*_tables(z, number), fewer, *priors), z)
+        number = fewer
+        flat = np.where(np.arange(most) < number, priors[0], 0.0)[None].astype(np.float32)
+        for _ in range(BETWEEN if number < most else SWEEPS):
+            z = sweep(words_given(jax.random.fold_in(key, step), z.topic_term, flat, np.float32(priors[1])), z)
+            step += 1
+    tables = _tables(z, number)
+    new = in_order(merged(*tables, num_topics, *priors), *tables, alpha, gamma)
+    return z, np.concatenate([new, np.zeros(most - number, new.dtype)])
+
+
+def _tables(z: Assignments, number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Counts of the first topics in documents and of their terms, [documents, topics] and [topics, terms]."""
+    return np.asarray(z.document_topic)[:, :number], np.asarray(z.topic_term)[:number]
+
+
+def renumbered(new: np.ndarray, z: Assignments, num_topics: int | None = None) -> Assignments:
+    """Topics with new numbers, of so many; those behind the last number of ``new``, which have no words, have none."""
+    num_topics = num_topics or len(z.topic_term)
+    before = np.asarray(z.document_topic).T, np.asarray(z.topic_term)
+    documents, terms = (np.zeros((num_topics, part.shape[1]), part.dtype) for part in before)
+    for old, k in enumerate(new):
+        documents[k] += before[0][old]
+        terms[k] += before[1][old]
+    new = np.concatenate([new, np.zeros(len(z.topic_term) - len(new), new.dtype)])
+    topics, long = (None if part is None else new.astype(part.dtype)[np.asarray(part)] for part in (z.topics, z.long))
+    return z._replace(topics=topics, document_topic=np.ascontiguousarray(documents.T), topic_term=terms, long=long)
 
 
 def _seeded(graph: BoundGraph, data: Data, expected: np.ndarray, key: jax.Array, values: Values) -> Assignments:
@@ -232,17 +280,6 @@ def _concentrations(
     return {site: concentration(trace[site]["fn"]) for site in sites}
 
 
-def over_complete(
-    key: jax.Array, batches: PaddedBatches, num_terms: int, num_topics: int, alpha: float, gamma: float
-) -> Assignments:
-    """Topics of all words after some sweeps, in each of which topics stand at their posterior mean."""
-    priors = jnp.full((1, num_topics), alpha, jnp.float32), jnp.float32(gamma)
-    z = _first(key, batches, num_topics, num_terms)
-    for step in range(SWEEPS):
-        z = swept(words_given(jax.random.fold_in(key, step), z.topic_term, *priors), z, batches, num_terms)
-    return z
-
-
 def swept(told: Given, z: Assignments, batches: PaddedBatches, num_terms: int) -> Assignments:
     """Topics of all words after a sweep given topics."""
     own = own_shards(batches)
@@ -297,7 +334,7 @@ def merged(
     """For each of many topics the number of the one that it becomes, [topics], merged two by two."""
     rows = np.unique(np.linspace(0, len(document_topic) - 1, MOST_DOCUMENTS).astype(int))
     of_documents, of_terms = (np.rint(part).astype(np.int32) for part in (document_topic[rows].T, topic_term))
-    share, prior = len(document_topic) / len(rows), gamma * of_terms.shape[1]
+    share, prior = OF_DOCUMENTS * len(document_topic) / len(rows), gamma * of_terms.shape[1]
     documents = gammaln(alpha + np.arange(of_documents.sum(0).max(initial=0) + 1))
     terms = gammaln(gamma + np.arange(of_terms.sum(0).max(initial=0) + 1))
 

@@ -248,27 +248,17 @@ def _seeded(expected: np.ndarray, passes: Passes, key: jax.Array) -> Assignments
 
 
 def _merged(graph: BoundGraph, passes: Passes) -> Callable:
-    number = starts.FACTOR * graph.num_topics
-    alpha, gamma = starts.priors(graph)
-    flat = jnp.full((1, number), alpha.mean(), jnp.float32), jnp.float32(gamma.mean())
+    priors, number = starts.priors(graph), starts.FACTOR * graph.num_topics
+
+    def sweep(told: Any, z: Assignments) -> Assignments:
+        return passes(_sweep_words, z.topics, number, told)
 
     def found(key: jax.Array) -> Assignments:
         z = random_topics(passes, key, number)
-        for step in range(starts.SWEEPS):
-            told = starts.words_given(jax.random.fold_in(key, step), z.topic_term, *flat)
-            z = passes(_sweep_words, z.topics, number, told)
-        tables = np.asarray(z.document_topic), np.asarray(z.topic_term)
-        new = starts.merged(*tables, graph.num_topics, float(alpha.mean()), float(gamma.mean()))
-        new = starts.in_order(new, *tables, alpha, gamma)
-        topics = new.astype(np.min_scalar_type(graph.num_topics))[z.topics]
-        documents, terms = (
-            np.zeros((graph.num_topics, part.shape[1]), part.dtype) for part in (tables[0].T, tables[1])
-        )
-        for old, k in enumerate(new):
-            documents[k] += tables[0][:, old]
-            terms[k] += tables[1][old]
-        counts = np.ascontiguousarray(documents.T), jnp.asarray(terms)
-        return Assignments(topics, *counts, None, jnp.zeros(()), jnp.zeros(()))
+        z, new = starts.fewer_and_fewer(key, z, graph.num_topics, *priors, sweep)
+        z = starts.renumbered(new, z, graph.num_topics)
+        topics = z.topics.astype(np.min_scalar_type(graph.num_topics))
+        return Assignments(topics, z.document_topic, jnp.asarray(z.topic_term), None, jnp.zeros(()), jnp.zeros(()))
 
     return found
 
