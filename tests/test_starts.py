@@ -131,7 +131,7 @@ def test_chains_in_one_state_start_where_chains_of_their_own_do(monkeypatch, num
     monkeypatch.setattr(starts, "FEWEST_TOKENS", 0)
     graph = read(lda, piles(), None, {"num_topics": 4})
     data = Data(graph.documents(batches=True), graph.response.on_device())
-    kernel, begin = choose_blocks(graph).kernel(), starts.start_topics("merged", None, graph, data)
+    kernel, begin = choose_blocks(graph).kernel(), starts.start_topics("merged", None, graph, data, 1)
     keys, found = jax.random.split(jax.random.key(3), number), []
     for one_state in (False, True):
         monkeypatch.setattr(chains, "together", lambda one_state=one_state: one_state)
@@ -169,8 +169,8 @@ def test_topics_that_are_merged_have_no_words_from_then_on():
         return z
 
     z = starts._first(jax.random.key(0), batches, 8, 24)
-    z, new = starts.fewer_and_fewer(jax.random.key(1), z, 4, *starts.priors(graph), sweep)
-    assert numbers == [8] * starts.SWEEPS + [7] * starts.BETWEEN + [6] * starts.BETWEEN + [5] * starts.BETWEEN
+    z, new = starts.fewer_and_fewer(jax.random.key(1), z, 4, *starts.priors(graph), 180, sweep)
+    assert numbers == [8] * starts.SWEEPS + [7] * 6 + [6] * 6 + [5] * 6  # a thirtieth of a warm-up of 180
     assert len(new) == 8 and set(new) == set(range(4))
     fewer = starts.renumbered(new, z, 4)
     np.testing.assert_array_equal(fewer.topic_term.sum(0), graph.corpus.counts.toarray().sum(0))

@@ -61,8 +61,9 @@ def gibbs(
         ``"topics"``: the lecture's fully collapsed sampler, beta integrated out as well; one token at a time, for LDA-type
         stories of moderate size.
     start
-        Where each chain starts. ``"merged"``: twice as many topics, found from words alone by 30 sweeps that count double,
-        merged two by two until as many are left; chains then find the mass of the posterior far more often. A corpus of
+        Where each chain starts. ``"merged"``: twice as many topics, found from words alone, merged two by two until as many
+        are left, in at most twenty steps with a thirtieth of the warm-up's sweeps after each, which count double; chains
+        then find the mass of the posterior far more often, and more often yet with a longer warm-up. A corpus of
         fewer than 1,000 words, 5,000 where there is a response, starts at random. ``"seeded"``: every word drawn given the
         topics that the story expects before it has seen any; the default where these differ, by seeds or keywords say.
         ``"random"``: every word in a topic at random; the default where the response has another weight than 1, since
@@ -119,9 +120,9 @@ def gibbs(
     plan.average(large)
     start, expected = choose_start(start, graph, is_weighed=weighed is not graph)
     if passes is None:
-        begin = start_topics(start, expected, graph, data)
+        begin = start_topics(start, expected, graph, data, num_warmup)
     else:
-        begin = None if start == "random" else streamed_start(graph, expected, passes)
+        begin = None if start == "random" else streamed_start(graph, expected, passes, num_warmup)
 
     snapshot = [site for site in large if graph.latent[site].document_axis is None]
     by_kernel = isinstance(plan.blocks[-1], TopicBlock) and not plan.blocks[-1].no_kernel

@@ -9,9 +9,10 @@ terms and n_dk of documents added up, where that costs the log joint density lea
         + 1/2 sum_d log Gamma(alpha + n_di + n_dj) - log Gamma(alpha + n_di) - log Gamma(alpha + n_dj),
 
 since topics that go together in documents would else be merged for that, with words of their own or not: until the number
-asked for is left. A tenth of that number goes at a time, with some sweeps between: what was merged, and
-what was left next to nothing, finds its words anew. All this reads words alone, with topics at their posterior mean in each
-sweep: it is a place to start from, and no part of the sampler. Every chain makes its own, from its own random topics.
+asked for is left. A twentieth of that number goes at a time, with some sweeps between, more where the warm-up is longer:
+what was merged, and what was left next to nothing, finds its words anew. All this reads words alone, with topics at their
+posterior mean in each sweep: it is a place to start from, and no part of the sampler. Every chain makes its own, from its
+own random topics.
 
 Where a story gives its topics words beforehand, seeds say, merged topics would have any number, and what their words were is
 forgotten: every word is then drawn given the topics that the story expects before it has seen any.
@@ -58,8 +59,8 @@ STARTS = ("merged", "seeded", "random")
 FACTOR = 2  # topics to begin with, for each that is asked for
 SWEEPS = 30
 OF_DOCUMENTS = 0.5  # what their part counts where topics are merged
-STEPS = 10  # in which topics are merged
-BETWEEN = 4  # sweeps after each
+STEPS = 20  # in which topics are merged
+FEWEST_BETWEEN, BETWEEN = 4, 1 / 30  # sweeps after each: the larger of so many and so much of the warm-up
 FEWEST_TOKENS = 1000  # below, the sampler leaves traps by itself, and compiling takes longer than sampling
 SUPERVISED = 5  # times as many with a response: topics of few words, found without it, are not those that it asks for
 NEAREST = 12  # a topic is merged with one of so many whose terms are most like its own
@@ -93,11 +94,15 @@ def choose_start(start: str | None, graph: BoundGraph, is_weighed: bool = False)
     return "random" if is_weighed and start is None else "merged", None
 
 
-def start_topics(start: str, expected: np.ndarray | None, graph: BoundGraph, data: Data) -> Callable | None:
+def start_topics(
+    start: str, expected: np.ndarray | None, graph: BoundGraph, data: Data, num_warmup: int
+) -> Callable | None:
     """A function of keys and states, one for each chain, that gives the states their topics; None for random ones."""
     if expected is not None:
         return partial(_each, partial(_seeded, graph, data, expected), data)
-    return partial(_each, partial(_merged, graph, data, *priors(graph)), data) if start == "merged" else None
+    if start == "merged":
+        return partial(_each, partial(_merged, graph, data, *priors(graph), num_warmup), data)
+    return None
 
 
 def _told_apart(graph: BoundGraph) -> np.ndarray | None:
@@ -163,17 +168,23 @@ def _each(found_by: Callable, data: Data, keys: Sequence[jax.Array], states: lis
 
 
 def _merged(
-    graph: BoundGraph, data: Data, alpha: np.ndarray, gamma: np.ndarray, key: jax.Array, values: Values
+    graph: BoundGraph, data: Data, alpha: np.ndarray, gamma: np.ndarray, num_warmup: int, key: jax.Array, values: Values
 ) -> Assignments:
     batches, num_terms = data.documents.laid_out, data.documents.num_terms
     z = _first(key, batches, FACTOR * graph.num_topics, num_terms)
     sweep = partial(swept, batches=batches, num_terms=num_terms)
-    z, new = fewer_and_fewer(key, z, graph.num_topics, alpha, gamma, sweep)
+    z, new = fewer_and_fewer(key, z, graph.num_topics, alpha, gamma, num_warmup, sweep)
     return graph.program(_recounted)(key, jnp.asarray(new, jnp.int32), z, values, data)
 
 
 def fewer_and_fewer(
-    key: jax.Array, z: Assignments, num_topics: int, alpha: np.ndarray, gamma: np.ndarray, sweep: Callable
+    key: jax.Array,
+    z: Assignments,
+    num_topics: int,
+    alpha: np.ndarray,
+    gamma: np.ndarray,
+    num_warmup: int,
+    sweep: Callable,
 ) -> tuple[Assignments, np.ndarray]:
     """Topics of all words, beginning with more than are asked for; and which number each of those left shall have.
 
@@ -181,6 +192,7 @@ def fewer_and_fewer(
     of proportions is 0, so that all sweeps are one program.
     """
     most, step = FACTOR * num_topics, 0
+    between = max(FEWEST_BETWEEN, int(BETWEEN * num_warmup))
     priors = float(alpha.mean()), float(gamma.mean())
     numbers = sorted({num_topics + round(num_topics * i / STEPS) for i in range(1, STEPS)} - {num_topics, most})
     number = most
@@ -189,7 +201,7 @@ def fewer_and_fewer(
             z = renumbered(merged(*_tables(z, number), fewer, *priors), z)
         number = fewer
         flat = np.where(np.arange(most) < number, priors[0], 0.0)[None].astype(np.float32)
-        for _ in range(BETWEEN if number < most else SWEEPS):
+        for _ in range(between if number < most else SWEEPS):
             z = sweep(words_given(jax.random.fold_in(key, step), z.topic_term, flat, np.float32(priors[1])), z)
             step += 1
     tables = _tables(z, number)

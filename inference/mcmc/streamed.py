@@ -236,9 +236,9 @@ def _random(num_topics: int, num_terms: int, batches: PaddedBatches, _: None, __
     return Found(z.topics[0], z.document_topic.reshape(*batches.lengths.shape[1:], -1), z.topic_term)
 
 
-def streamed_start(graph: BoundGraph, expected: np.ndarray | None, passes: Passes) -> Callable:
+def streamed_start(graph: BoundGraph, expected: np.ndarray | None, passes: Passes, num_warmup: int) -> Callable:
     """A function of keys and states, one for each chain, that gives them seeded or merged topics (:mod:`.starts`)."""
-    found = _merged(graph, passes) if expected is None else partial(_seeded, expected, passes)
+    found = _merged(graph, passes, num_warmup) if expected is None else partial(_seeded, expected, passes)
     return lambda keys, states: [starts.placed(state, found(key)) for key, state in zip(keys, states, strict=True)]
 
 
@@ -247,7 +247,7 @@ def _seeded(expected: np.ndarray, passes: Passes, key: jax.Array) -> Assignments
     return passes(_sweep_words, z.topics, len(expected), starts.expected_given(key, expected))
 
 
-def _merged(graph: BoundGraph, passes: Passes) -> Callable:
+def _merged(graph: BoundGraph, passes: Passes, num_warmup: int) -> Callable:
     priors, number = starts.priors(graph), starts.FACTOR * graph.num_topics
 
     def sweep(told: Any, z: Assignments) -> Assignments:
@@ -255,7 +255,7 @@ def _merged(graph: BoundGraph, passes: Passes) -> Callable:
 
     def found(key: jax.Array) -> Assignments:
         z = random_topics(passes, key, number)
-        z, new = starts.fewer_and_fewer(key, z, graph.num_topics, *priors, sweep)
+        z, new = starts.fewer_and_fewer(key, z, graph.num_topics, *priors, num_warmup, sweep)
         z = starts.renumbered(new, z, graph.num_topics)
         topics = z.topics.astype(np.min_scalar_type(graph.num_topics))
         return Assignments(topics, z.document_topic, jnp.asarray(z.topic_term), None, jnp.zeros(()), jnp.zeros(()))
