@@ -63,8 +63,8 @@ def gibbs(
     start
         Where each chain starts. ``"merged"``: twice as many topics, found from words alone, merged two by two until as many
         are left, in at most twenty steps with a thirtieth of the warm-up's sweeps after each, which count double; chains
-        then find the mass of the posterior far more often, and more often yet with a longer warm-up. A corpus of
-        fewer than 1,000 words, 5,000 where there is a response, starts at random. ``"seeded"``: every word drawn given the
+        then find the mass of the posterior far more often. A corpus of fewer than 1,000 words, 5,000 where there is a
+        response, starts at random. ``"seeded"``: every word drawn given the
         topics that the story expects before it has seen any; the default where these differ, by seeds or keywords say.
         ``"random"``: every word in a topic at random; the default where the response has another weight than 1, since
         chains that differ predict better together.
