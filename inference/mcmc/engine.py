@@ -24,6 +24,7 @@ from ..story.reading import read
 from ..story.tracing import Data, circumstances
 from ..story.validation import check_counts, check_seed, refuse_improper
 from .chains import Schedule, chunk_size, run_chains
+from .class_starts import start_classes
 from .plan import choose_blocks, reset_totals, totals
 from .split import SplitGibbs
 from .starts import check_start, choose_start, start_topics
@@ -67,7 +68,7 @@ def gibbs(
         response, starts at random. ``"seeded"``: every word drawn given the
         topics that the story expects before it has seen any; the default where these differ, by seeds or keywords say.
         ``"random"``: every word in a topic at random; the default where the response has another weight than 1, since
-        chains that differ predict better together.
+        chains that differ predict better together. Documents with one topic each are merged in the same way.
     response_weight
         The power of the response's likelihood. 1 is the posterior. Hundreds of words outvote one response: above 1, 10 say,
         topics serve predictions, and the mean of many short chains predicts best. A tenth of the documents, 200 at the most,
@@ -118,8 +119,12 @@ def gibbs(
     plan, data = hold_out(plan, data)
     plan.thin(thinning)
     plan.average(large)
-    start, expected = choose_start(start, graph, is_weighed=weighed is not graph)
-    if passes is None:
+    asked, is_weighed = start, weighed is not graph
+    start, expected = choose_start(asked, graph, is_weighed)
+    if not graph.has_words:
+        begin = None if asked == "random" or is_weighed else start_classes(graph, num_warmup)
+        start = "merged" if begin else start
+    elif passes is None:
         begin = start_topics(start, expected, graph, data, num_warmup)
     else:
         begin = None if start == "random" else streamed_start(graph, expected, passes, num_warmup)

@@ -98,11 +98,12 @@ def start_topics(
     start: str, expected: np.ndarray | None, graph: BoundGraph, data: Data, num_warmup: int
 ) -> Callable | None:
     """A function of keys and states, one for each chain, that gives the states their topics; None for random ones."""
+    if start == "random":
+        return None
+    beside = WORKERS if len(data.documents.laid_out.terms) == 1 else 1  # threads share out either chains or shards
     if expected is not None:
-        return partial(_each, partial(_seeded, graph, data, expected), data)
-    if start == "merged":
-        return partial(_each, partial(_merged, graph, data, *priors(graph), num_warmup), data)
-    return None
+        return partial(each, partial(_seeded, graph, data, expected), beside)
+    return partial(each, partial(_merged, graph, data, *priors(graph), num_warmup), beside)
 
 
 def _told_apart(graph: BoundGraph) -> np.ndarray | None:
@@ -116,21 +117,23 @@ def _told_apart(graph: BoundGraph) -> np.ndarray | None:
     return expected if differ else None
 
 
+def mean_of_prior(site: dict) -> jax.Array | None:
+    """The value of a site in :func:`..story.tracing.run` that is its mean; None for a draw where that is not known."""
+    fn = site["fn"]
+    if fn.is_discrete:
+        return None
+    try:
+        value = jnp.broadcast_to(fn.mean, fn.shape())
+    except (AttributeError, NotImplementedError):
+        return None
+    return jnp.where(jnp.isfinite(value), value, 1.0)
+
+
 def _expected_topics(graph: BoundGraph, few: Documents, y: Y) -> jax.Array:
     """The topics of the story with all that they are made of at its mean."""
 
-    def mean(site: dict) -> jax.Array | None:
-        fn = site["fn"]
-        if fn.is_discrete:
-            return None
-        try:
-            value = jnp.broadcast_to(fn.mean, fn.shape())
-        except (AttributeError, NotImplementedError):  # not known of this distribution
-            return None
-        return jnp.where(jnp.isfinite(value), value, 1.0)
-
     handler = ZbarHandler(zbar=lambda theta: theta)
-    run(graph.story, few, y, {}, handler, prior=mean)
+    run(graph.story, few, y, {}, handler, prior=mean_of_prior)
     return handler.beta
 
 
@@ -151,20 +154,19 @@ def _topics_are_of_some_documents(graph: BoundGraph) -> bool:
     return bool(np.prod(jax.eval_shape(of_theta).shape[:-1]) > 1)
 
 
-def _each(found_by: Callable, data: Data, keys: Sequence[jax.Array], states: list[Any]) -> list[Any]:
-    """The states with topics that ``found_by`` finds for each, of a key and the values of a chain."""
+def each(found_by: Callable, beside: int, keys: Sequence[jax.Array], states: list[Any], site: str = "z") -> list[Any]:
+    """The states with topics that ``found_by`` finds for each, of a key and the values of a chain, so many at a time."""
     together = states[0].rng_key.ndim > 0  # all chains in one state, side by side
 
     def found(i: int) -> Assignments:
         chain = jax.tree.map(lambda leaf: leaf[i], states[0]) if together else states[i]
         return found_by(keys[i], {name: value for name, value in chain.z.items() if name != "z"})
 
-    beside = WORKERS if len(data.documents.laid_out.terms) == 1 else 1  # threads share out either chains or shards
     with ThreadPoolExecutor(beside) as threads:
         assigned = list(threads.map(found, range(len(keys))))
     if together:
         assigned = [jax.tree.map(lambda *leaves: jnp.stack(leaves), *assigned)]
-    return [placed(state, z) for state, z in zip(states, assigned, strict=True)]
+    return [placed(state, z, site) for state, z in zip(states, assigned, strict=True)]
 
 
 def _merged(
@@ -233,10 +235,10 @@ def _seeded(graph: BoundGraph, data: Data, expected: np.ndarray, key: jax.Array,
     return graph.program(_recounted)(key, jnp.arange(graph.num_topics), z, values, data)
 
 
-def placed(state: Any, z: Assignments) -> Any:
+def placed(state: Any, z: Any, site: str = "z") -> Any:
     """A state of the composite kernel, whose last block owns the topics, with these topics."""
     *others, last = state.block_states
-    return state._replace(z={**state.z, "z": z}, block_states=(*others, last._replace(z={**last.z, "z": z})))
+    return state._replace(z={**state.z, site: z}, block_states=(*others, last._replace(z={**last.z, site: z})))
 
 
 def _of_sentences(
@@ -341,9 +343,17 @@ def _assembled(swept: Swept, told: Given, z: Assignments, batches: PaddedBatches
 
 
 def merged(
-    document_topic: np.ndarray, topic_term: np.ndarray, num_topics: int, alpha: float, gamma: float
+    document_topic: np.ndarray,
+    topic_term: np.ndarray,
+    num_topics: int,
+    alpha: float,
+    gamma: float,
+    gaining: bool = False,
 ) -> np.ndarray:
-    """For each of many topics the number of the one that it becomes, [topics], merged two by two."""
+    """For each of many topics the number of the one that it becomes, [topics], merged two by two.
+
+    With ``gaining`` only while the log joint density rises.
+    """
     rows = np.unique(np.linspace(0, len(document_topic) - 1, MOST_DOCUMENTS).astype(int))
     of_documents, of_terms = (np.rint(part).astype(np.int32) for part in (document_topic[rows].T, topic_term))
     share, prior = OF_DOCUMENTS * len(document_topic) / len(rows), gamma * of_terms.shape[1]
@@ -375,6 +385,8 @@ def merged(
         look(i)
     while alive.sum() > num_topics:
         i, j = map(int, np.unravel_index(gain.argmax(), gain.shape))
+        if gaining and gain[i, j] <= 0:
+            break
         of_terms[i] += of_terms[j]
         of_documents[i] += of_documents[j]
         products[i] += products[j]
