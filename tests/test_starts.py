@@ -25,9 +25,9 @@ ALPHA, GAMMA = 0.3, 0.2
 
 
 def log_joint(document_topic, topic_term):
-    """Of topics and words with theta and beta integrated out, up to what does not change with topics, theta's by half."""
+    """Of topics and words with theta and beta integrated out, up to what topics do not change, theta's by a quarter."""
     words = gammaln(GAMMA + topic_term).sum() - gammaln(GAMMA * topic_term.shape[1] + topic_term.sum(1)).sum()
-    return words + 0.5 * gammaln(ALPHA + document_topic).sum()
+    return words + 0.25 * gammaln(ALPHA + document_topic).sum()
 
 
 def joined(tables, i, j):

@@ -3,10 +3,10 @@
 From random topics many chains end in a trap, where two of the corpus' topics share one and another is split in two: 2,000
 nats below the mass of the posterior on a thousand short reviews, and no number of sweeps leads out. With twice as many
 topics every topic of the corpus has one of its own soon, and some have several. Two topics are merged, with counts n_k of
-terms and n_dk of documents added up, where that costs the log joint density least, the documents' part of it by half,
+terms and n_dk of documents added up, where that costs the log joint density least, the documents' part of it by a quarter,
 
     log B(gamma + n_i + n_j) - log B(gamma + n_i) - log B(gamma + n_j)
-        + 1/2 sum_d log Gamma(alpha + n_di + n_dj) - log Gamma(alpha + n_di) - log Gamma(alpha + n_dj),
+        + 1/4 sum_d log Gamma(alpha + n_di + n_dj) - log Gamma(alpha + n_di) - log Gamma(alpha + n_dj),
 
 since topics that go together in documents would else be merged for that, with words of their own or not: until the number
 asked for is left. A twentieth of that number goes at a time, with some sweeps between, more where the warm-up is longer:
@@ -58,7 +58,7 @@ from ..story.tracing import Data, Values, ZbarHandler, concentration, run
 STARTS = ("merged", "seeded", "random")
 FACTOR = 2  # topics to begin with, for each that is asked for
 SWEEPS = 30
-OF_DOCUMENTS = 0.5  # what their part counts where topics are merged
+OF_DOCUMENTS = 0.25  # what their part counts where topics are merged
 STEPS = 20  # in which topics are merged
 FEWEST_BETWEEN, BETWEEN = 4, 1 / 30  # sweeps after each: the larger of so many and so much of the warm-up
 FEWEST_TOKENS = 1000  # below, the sampler leaves traps by itself, and compiling takes longer than sampling
