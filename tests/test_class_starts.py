@@ -8,6 +8,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from scipy.special import gammaln
 
 from topiczoo import inference, models
 from topiczoo.corpora import Corpus
@@ -41,15 +42,14 @@ def table(classes, number):
 @pytest.mark.parametrize("number", [CLUSTERS, 12])
 @pytest.mark.parametrize("seed", range(4))
 def test_clusters_are_found_the_largest_first(seed, number):
-    """Most documents of a cluster have one class, which no other has; classes that are not needed are left empty."""
+    """Nearly all documents of a cluster have one class, which no other has; classes that are not needed are left empty."""
     graph = read(models.mixture, CORPUS, None, {"num_topics": number})
     classes = merged_classes(graph, "z", 100, jax.random.key(seed))
     counts = table(classes, number)
-    assert counts.max(1).sum() >= 0.94 * len(OWN)
+    assert counts.max(1).sum() >= 0.98 * len(OWN)
     assert len(set(counts.argmax(1))) == CLUSTERS
     used = counts.sum(0)
-    assert (np.diff(used) <= 0).all()
-    assert (used > 2).sum() <= CLUSTERS + 2
+    assert (np.diff(used) <= 0).all() and (used > 0).sum() == CLUSTERS
 
 
 def test_every_chain_of_a_mixture_starts_where_the_corpus_is():
@@ -92,9 +92,23 @@ def test_classes_are_merged_where_all_are_alike_beforehand(story, given, site):
     assert class_site(read(story, CORPUS, None, given)) == site
 
 
-def test_merging_ends_where_it_no_longer_gains():
-    """Two halves of one topic are merged, another stays, though one topic would be allowed."""
-    terms = np.array([[30, 30, 0, 0], [28, 33, 0, 0], [0, 0, 40, 25]], np.float32)
-    documents = np.full((1, 3), 20.0, np.float32)
-    np.testing.assert_array_equal(merged(documents, terms, 1, 1.0, 0.1, gaining=True), [0, 0, 1])
-    assert len(set(merged(documents, terms, 1, 1.0, 0.1))) == 1
+@pytest.mark.parametrize(("seed", "number"), [(0, 3), (1, 4), (2, 400)])
+def test_merging_ends_where_it_no_longer_gains(seed, number):
+    """By the log joint density of classes and words written out, a class that is gone counting as an empty one."""
+    rng = np.random.default_rng(seed)
+    beta = rng.dirichlet(np.full(TERMS, 0.1), 2)
+    terms = np.stack([rng.multinomial(number, beta[k]) for k in (0, 0, 1)])
+    sizes = np.array([number, number, number])
+
+    def log_joint(classes):
+        cells, own = np.zeros((3, TERMS)), np.zeros(3)
+        np.add.at(cells, classes, terms)
+        np.add.at(own, classes, sizes)
+        words = gammaln(0.05 + cells).sum() - gammaln(0.05 * TERMS + cells.sum(1)).sum()
+        return words + gammaln(1.0 + own).sum()
+
+    found = merged(sizes[None].astype(np.float32), terms.astype(np.float32), 1, 1.0, 0.05, 1.0, gaining=True)
+    courses = [[0, 1, 2], [0, 0, 1], [0, 1, 0], [0, 1, 1], [0, 0, 0]]
+    densities = [log_joint(np.array(course)) for course in courses]
+    assert found.tolist() == courses[int(np.argmax(densities))]
+    assert len(set(merged(sizes[None].astype(np.float32), terms.astype(np.float32), 1, 1.0, 0.05))) == 1

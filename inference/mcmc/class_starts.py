@@ -81,7 +81,7 @@ def merged_classes(graph: BoundGraph, site: str, num_warmup: int, key: jax.Array
     first = np.asarray(jax.random.randint(key, counts.shape[:1], 0, FACTOR * number))
     z, new = fewer_and_fewer(key, _counted(first, counts, FACTOR * number), number, *priors, num_warmup, sweep)
     z = _counted(new[z.topics], counts, number)
-    classes = merged(z.document_topic, z.topic_term, 1, ALPHA, USUAL_GAMMA, gaining=True)[z.topics]
+    classes = merged(z.document_topic, z.topic_term, 1, ALPHA, USUAL_GAMMA, weight=1.0, gaining=True)[z.topics]
     rank = np.empty(number, int)
     rank[np.argsort(-np.bincount(classes, minlength=number), kind="stable")] = np.arange(number)
     return rank[classes]

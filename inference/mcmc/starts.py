@@ -28,6 +28,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpyro.infer.initialization import init_to_mean
 from scipy.special import gammaln
 
 from topiczoo.corpora.layouts import Documents, PaddedBatches
@@ -118,20 +119,13 @@ def _told_apart(graph: BoundGraph) -> np.ndarray | None:
 
 
 def mean_of_prior(site: dict) -> jax.Array | None:
-    """The value of a site in :func:`..story.tracing.run` that is its mean; None for a draw where that is not known."""
-    fn = site["fn"]
-    if fn.is_discrete:
-        return None
-    try:
-        value = jnp.broadcast_to(fn.mean, fn.shape())
-    except (AttributeError, NotImplementedError):
-        return None
-    return jnp.where(jnp.isfinite(value), value, 1.0)
+    """NumPyro's ``init_to_mean``, for :func:`..story.tracing.run`, with 1 where the mean is not finite."""
+    value = init_to_mean(site)
+    return None if value is None else jnp.where(jnp.isfinite(value), value, 1.0)
 
 
 def _expected_topics(graph: BoundGraph, few: Documents, y: Y) -> jax.Array:
     """The topics of the story with all that they are made of at its mean."""
-
     handler = ZbarHandler(zbar=lambda theta: theta)
     run(graph.story, few, y, {}, handler, prior=mean_of_prior)
     return handler.beta
@@ -348,15 +342,17 @@ def merged(
     num_topics: int,
     alpha: float,
     gamma: float,
+    weight: float = OF_DOCUMENTS,
     gaining: bool = False,
 ) -> np.ndarray:
     """For each of many topics the number of the one that it becomes, [topics], merged two by two.
 
-    With ``gaining`` only while the log joint density rises.
+    The documents' part of the log joint density counts by ``weight``. With ``gaining`` topics are merged only while
+    it rises, where the place of a topic that is gone stays empty.
     """
     rows = np.unique(np.linspace(0, len(document_topic) - 1, MOST_DOCUMENTS).astype(int))
     of_documents, of_terms = (np.rint(part).astype(np.int32) for part in (document_topic[rows].T, topic_term))
-    share, prior = OF_DOCUMENTS * len(document_topic) / len(rows), gamma * of_terms.shape[1]
+    share, prior = weight * len(document_topic) / len(rows), gamma * of_terms.shape[1]
     documents = gammaln(alpha + np.arange(of_documents.sum(0).max(initial=0) + 1))
     terms = gammaln(gamma + np.arange(of_terms.sum(0).max(initial=0) + 1))
 
@@ -373,6 +369,7 @@ def merged(
         return others[np.argsort(-likeness[others], kind="stable")[:NEAREST]]
 
     number = len(of_terms)
+    empty = density(np.zeros_like(of_terms[0]), np.zeros_like(of_documents[0]))
     own, alive, becomes = density(of_terms, of_documents), np.ones(number, bool), np.arange(number)
     gain = np.full((number, number), -np.inf)
 
@@ -385,7 +382,7 @@ def merged(
         look(i)
     while alive.sum() > num_topics:
         i, j = map(int, np.unravel_index(gain.argmax(), gain.shape))
-        if gaining and gain[i, j] <= 0:
+        if gaining and gain[i, j] + empty <= 0:
             break
         of_terms[i] += of_terms[j]
         of_documents[i] += of_documents[j]
