@@ -98,7 +98,7 @@ def test_merging_ends_where_it_no_longer_gains(seed, number):
     rng = np.random.default_rng(seed)
     beta = rng.dirichlet(np.full(TERMS, 0.1), 2)
     terms = np.stack([rng.multinomial(number, beta[k]) for k in (0, 0, 1)])
-    sizes = np.array([number, number, number])
+    sizes = np.full(3, 5)  # documents
 
     def log_joint(classes):
         cells, own = np.zeros((3, TERMS)), np.zeros(3)
