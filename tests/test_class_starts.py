@@ -12,8 +12,9 @@ from scipy.special import gammaln
 
 from topiczoo import inference, models
 from topiczoo.corpora import Corpus
-from topiczoo.inference.mcmc.class_starts import class_site, merged_classes
+from topiczoo.inference.mcmc.class_starts import merged_classes
 from topiczoo.inference.mcmc.starts import merged
+from topiczoo.inference.story.classes import class_site
 from topiczoo.inference.story.reading import read
 from topiczoo.models import draw_bags
 
@@ -65,6 +66,11 @@ def test_who_asks_for_random_classes_has_them_and_small_corpora_as_well():
     assert fit.info["start"] == "random"
     fit = inference.gibbs(models.mixture, CORPUS[:20], num_topics=CLUSTERS, **RUN | {"num_chains": 1})
     assert fit.info["start"] == "random"
+
+
+def test_classes_have_no_seeds_to_start_from():
+    with pytest.raises(ValueError, match="start is 'seeded', but no topic of the story 'mixture' has words of its own"):
+        inference.gibbs(models.mixture, CORPUS, num_topics=CLUSTERS, **RUN, start="seeded")
 
 
 def seeded(corpus, *, weight=50.0):

@@ -25,8 +25,8 @@ from numpyro.distributions import constraints
 from ..samplers.gamma import dirichlet
 from ..samplers.gig import GeneralizedInverseGaussian
 from ..story.bound import BoundGraph
-from ..story.classes import is_class
-from ..story.tracing import Data, Values, ZbarHandler, run, total
+from ..story.classes import densities_of_classes, is_class
+from ..story.tracing import Data, Values, run, total
 from .block import Block, Few, log_density_of
 
 MAX_GAUSSIAN = 2000  # larger normal sites go to NUTS: their precision matrix would not be worth it
@@ -204,14 +204,7 @@ class LabelBlock(Block):
 
     def logits(self, values: Values, data: Data) -> jax.Array:
         (site,) = self.sites
-        children = sorted(self.graph.children(self.sites))
-
-        def terms(value: jax.Array) -> jax.Array:
-            tried = {**values, site: jnp.full_like(values[site], value)}
-            return self.graph.document_terms(children, *data, tried, ZbarHandler())
-
-        support = self.graph.latent[site].fn.enumerate_support(expand=False)
-        return jax.lax.map(terms, jnp.arange(support.shape[0])).T  # [documents, values]
+        return densities_of_classes(self.graph, site, sorted(self.graph.children(self.sites)), data, values)
 
     def draw(self, key: jax.Array, values: Values, data: Data) -> tuple[dict, dict]:
         (site,) = self.sites

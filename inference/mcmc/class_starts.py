@@ -9,61 +9,34 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy import sparse
 
-from topiczoo.corpora.layouts import Documents
-
 from ..kernels.assignments import Assignments
 from ..kernels.sweep import Given
 from ..story.bound import BoundGraph
-from ..story.classes import is_class, num_classes
-from ..story.response import Y
-from ..story.tracing import Values, ZbarHandler, run
-from .starts import FACTOR, FEWEST_TOKENS, USUAL_GAMMA, each, fewer_and_fewer, mean_of_prior, merged
+from ..story.classes import class_site, num_classes
+from ..story.tracing import Values
+from .starts import FACTOR, USUAL_GAMMA, each, fewer_and_fewer, merged
 
 ALPHA = 1.0  # of the classes' shares
 
 
-def start_classes(graph: BoundGraph, num_warmup: int) -> Callable | None:
+def start_classes(start: str, graph: BoundGraph, num_warmup: int) -> Callable | None:
     """A function of keys and states, one for each chain, that gives the states their classes; None for random ones."""
-    if graph.has_words or graph.corpus.num_tokens < FEWEST_TOKENS or (site := class_site(graph)) is None:
+    if start == "random":
         return None
+    site = cast(str, class_site(graph))
     dtype = graph.few_values[site].dtype
 
     def found(key: jax.Array, values: Values) -> jax.Array:
         return jnp.asarray(merged_classes(graph, site, num_warmup, key), dtype)
 
     return partial(each, found, 1, site=site)
-
-
-def class_site(graph: BoundGraph) -> str | None:
-    """The site that says which topic a document has, where all topics are alike beforehand; None elsewhere."""
-    discrete = [name for name, site in graph.latent.items() if site.discrete]
-    if graph.has_words or graph.known is not None or len(discrete) != 1 or not is_class(graph, discrete[0]):
-        return None
-    if num_classes(graph, discrete[0]) < 2:
-        return None
-    chances = np.asarray(graph.program(_chances, discrete[0])(graph.few_documents, graph.few_y))
-    return discrete[0] if np.allclose(chances, chances[:, :1], rtol=1e-4) else None
-
-
-def _chances(graph: BoundGraph, site: str, few: Documents, y: Y) -> jax.Array:
-    """The log-densities of some documents given each class, [documents, classes], with all else at its mean."""
-    trace = run(graph.story, few, y, {}, prior=mean_of_prior)
-    values = {name: trace[name]["value"] for name in graph.latent}
-    children = sorted(graph.children([site]) - {site})
-
-    def terms(value: jax.Array) -> jax.Array:
-        return graph.document_terms(
-            children, few, y, {**values, site: jnp.full_like(values[site], value)}, ZbarHandler()
-        )
-
-    return jax.lax.map(terms, jnp.arange(num_classes(graph, site))).T
 
 
 def merged_classes(graph: BoundGraph, site: str, num_warmup: int, key: jax.Array) -> np.ndarray:

@@ -64,11 +64,11 @@ def gibbs(
     start
         Where each chain starts. ``"merged"``: twice as many topics, found from words alone, merged two by two until as many
         are left, in at most twenty steps with a thirtieth of the warm-up's sweeps after each, which count double; chains
-        then find the mass of the posterior far more often. A corpus of fewer than 1,000 words, 5,000 where there is a
-        response, starts at random. ``"seeded"``: every word drawn given the
-        topics that the story expects before it has seen any; the default where these differ, by seeds or keywords say.
-        ``"random"``: every word in a topic at random; the default where the response has another weight than 1, since
-        chains that differ predict better together. Documents with one topic each are merged in the same way.
+        then find the mass of the posterior far more often. Documents with one topic each are merged in the same way. A
+        corpus of fewer than 1,000 words, 5,000 where there is a response, starts at random. ``"seeded"``: every word drawn
+        given the topics that the story expects before it has seen any; the default where these differ, by seeds or
+        keywords say. ``"random"``: every word in a topic at random; the default where the response has another weight
+        than 1, since chains that differ predict better together.
     response_weight
         The power of the response's likelihood. 1 is the posterior. Hundreds of words outvote one response: above 1, 10 say,
         topics serve predictions, and the mean of many short chains predicts best. A tenth of the documents, 200 at the most,
@@ -119,11 +119,9 @@ def gibbs(
     plan, data = hold_out(plan, data)
     plan.thin(thinning)
     plan.average(large)
-    asked, is_weighed = start, weighed is not graph
-    start, expected = choose_start(asked, graph, is_weighed)
+    start, expected = choose_start(start, graph, is_weighed=weighed is not graph)
     if not graph.has_words:
-        begin = None if asked == "random" or is_weighed else start_classes(graph, num_warmup)
-        start = "merged" if begin else start
+        begin = start_classes(start, graph, num_warmup)
     elif passes is None:
         begin = start_topics(start, expected, graph, data, num_warmup)
     else:

@@ -28,7 +28,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro.infer.initialization import init_to_mean
 from scipy.special import gammaln
 
 from topiczoo.corpora.layouts import Documents, PaddedBatches
@@ -53,8 +52,9 @@ from ..programs.compiling import jitted
 from ..programs.processes import gathered
 from ..story.assignments import AssignmentHandler, TopicAssignments
 from ..story.bound import BoundGraph
+from ..story.classes import class_site
 from ..story.response import Y
-from ..story.tracing import Data, Values, ZbarHandler, concentration, run
+from ..story.tracing import Data, Values, ZbarHandler, concentration, mean_of_prior, run
 
 STARTS = ("merged", "seeded", "random")
 FACTOR = 2  # topics to begin with, for each that is asked for
@@ -78,13 +78,14 @@ def check_start(start: str | None) -> None:
 def choose_start(start: str | None, graph: BoundGraph, is_weighed: bool = False) -> tuple[str, np.ndarray | None]:
     """One of ``STARTS``, where none is asked for the one that suits; with seeded topics, what they are expected to be."""
     fewest = FEWEST_TOKENS * (SUPERVISED if graph.response_sites else 1)
-    if start == "random" or not graph.has_words or graph.num_topics < 2:
+    if start == "random" or (graph.corpus.num_tokens < fewest and start != "seeded"):
         return "random", None
-    if graph.corpus.num_tokens < fewest and start != "seeded":
+    if not graph.has_words and start != "seeded":
+        at_random = (is_weighed and start is None) or class_site(graph) is None
+        return "random" if at_random else "merged", None
+    if graph.has_words and (graph.num_topics < 2 or _topics_are_of_some_documents(graph)):
         return "random", None
-    if _topics_are_of_some_documents(graph):
-        return "random", None
-    expected = None if start == "merged" else _told_apart(graph)
+    expected = _told_apart(graph) if graph.has_words and start != "merged" else None
     if expected is not None:
         return "seeded", expected
     if start == "seeded":
@@ -116,12 +117,6 @@ def _told_apart(graph: BoundGraph) -> np.ndarray | None:
         expected = np.asarray(graph.program(_expected_topics)(graph.few_documents, graph.few_y))
     differ = expected.ndim == 2 and not np.allclose(expected, expected[0], rtol=1e-3, atol=0)
     return expected if differ else None
-
-
-def mean_of_prior(site: dict) -> jax.Array | None:
-    """NumPyro's ``init_to_mean``, for :func:`..story.tracing.run`, with 1 where the mean is not finite."""
-    value = init_to_mean(site)
-    return None if value is None else jnp.where(jnp.isfinite(value), value, 1.0)
 
 
 def _expected_topics(graph: BoundGraph, few: Documents, y: Y) -> jax.Array:

@@ -238,7 +238,10 @@ def _random(num_topics: int, num_terms: int, batches: PaddedBatches, _: None, __
 
 def streamed_start(graph: BoundGraph, expected: np.ndarray | None, passes: Passes, num_warmup: int) -> Callable:
     """A function of keys and states, one for each chain, that gives them seeded or merged topics (:mod:`.starts`)."""
-    found = _merged(graph, passes, num_warmup) if expected is None else partial(_seeded, expected, passes)
+    if expected is None:
+        found = partial(_merged, graph.num_topics, starts.priors(graph), passes, num_warmup)
+    else:
+        found = partial(_seeded, expected, passes)
     return lambda keys, states: [starts.placed(state, found(key)) for key, state in zip(keys, states, strict=True)]
 
 
@@ -247,20 +250,16 @@ def _seeded(expected: np.ndarray, passes: Passes, key: jax.Array) -> Assignments
     return passes(_sweep_words, z.topics, len(expected), starts.expected_given(key, expected))
 
 
-def _merged(graph: BoundGraph, passes: Passes, num_warmup: int) -> Callable:
-    priors, number = starts.priors(graph), starts.FACTOR * graph.num_topics
+def _merged(num_topics: int, priors: tuple, passes: Passes, num_warmup: int, key: jax.Array) -> Assignments:
+    number = starts.FACTOR * num_topics
 
     def sweep(told: Any, z: Assignments) -> Assignments:
         return passes(_sweep_words, z.topics, number, told)
 
-    def found(key: jax.Array) -> Assignments:
-        z = random_topics(passes, key, number)
-        z, new = starts.fewer_and_fewer(key, z, graph.num_topics, *priors, num_warmup, sweep)
-        z = starts.renumbered(new, z, graph.num_topics)
-        topics = z.topics.astype(np.min_scalar_type(graph.num_topics))
-        return Assignments(topics, z.document_topic, jnp.asarray(z.topic_term), None, jnp.zeros(()), jnp.zeros(()))
-
-    return found
+    z, new = starts.fewer_and_fewer(key, random_topics(passes, key, number), num_topics, *priors, num_warmup, sweep)
+    z = starts.renumbered(new, z, num_topics)
+    topics = z.topics.astype(np.min_scalar_type(num_topics))
+    return Assignments(topics, z.document_topic, jnp.asarray(z.topic_term), None, jnp.zeros(()), jnp.zeros(()))
 
 
 _sweep_words = jitted(partial(_sweep, None, None))

@@ -16,7 +16,7 @@ from ..kernels.assignments import Labels
 from .bound import BoundGraph
 from .graph import BETA, LABEL
 from .response import Y
-from .tracing import Values, ZbarHandler, run
+from .tracing import Data, Values, ZbarHandler, mean_of_prior, run
 
 COUNTED = dist.CategoricalProbs | dist.CategoricalLogits | dist.BernoulliProbs | dist.BernoulliLogits
 
@@ -30,6 +30,35 @@ def is_class(graph: BoundGraph, site: str) -> bool:
 def num_classes(graph: BoundGraph, site: str) -> int:
     """How many values a class can have."""
     return graph.latent[site].fn.enumerate_support(expand=False).shape[0]
+
+
+def densities_of_classes(graph: BoundGraph, site: str, names: Sequence[str], data: Data, values: Values) -> jax.Array:
+    """The log-densities of some sites for each document in each class, [documents, classes], the rest as in ``values``."""
+
+    def terms(value: jax.Array) -> jax.Array:
+        tried = {**values, site: jnp.full_like(values[site], value)}
+        return graph.document_terms(names, *data, tried, ZbarHandler())
+
+    return jax.lax.map(terms, jnp.arange(num_classes(graph, site))).T  # [documents, values]
+
+
+def class_site(graph: BoundGraph) -> str | None:
+    """The site that says which topic a document has, where all topics are alike beforehand; None elsewhere."""
+    discrete = [name for name, site in graph.latent.items() if site.discrete]
+    if graph.has_words or graph.known is not None or len(discrete) != 1 or not is_class(graph, discrete[0]):
+        return None
+    if num_classes(graph, discrete[0]) < 2:
+        return None
+    found = np.asarray(graph.program(_given_each_class, discrete[0])(graph.few_documents, graph.few_y))
+    return discrete[0] if np.allclose(found, found[:, :1], rtol=1e-4) else None
+
+
+def _given_each_class(graph: BoundGraph, site: str, few: Documents, y: Y) -> jax.Array:
+    """The log-densities of what follows from a document's class, with all else at its mean, [documents, classes]."""
+    trace = run(graph.story, few, y, {}, prior=mean_of_prior)
+    values = {name: trace[name]["value"] for name in graph.latent}
+    children = sorted(graph.children([site]) - {site})
+    return densities_of_classes(graph, site, children, Data(few, y), values)
 
 
 def combinations(graph: BoundGraph, sites: Sequence[str]) -> np.ndarray:

@@ -21,7 +21,7 @@ import numpy as np
 import numpyro.distributions as dist
 from numpyro import handlers
 from numpyro.distributions import constraints
-from numpyro.infer.initialization import init_to_uniform
+from numpyro.infer.initialization import init_to_mean, init_to_uniform
 from numpyro.primitives import Messenger
 
 from topiczoo.corpora import Corpus
@@ -292,6 +292,12 @@ def run(
         with answer or Messenger():
             story(corpus, y)
     return trace
+
+
+def mean_of_prior(site: dict) -> jax.Array | None:
+    """For ``prior`` of :func:`run`: NumPyro's ``init_to_mean``, with 1 where the mean is not finite."""
+    value = init_to_mean(site)
+    return None if value is None else jnp.where(jnp.isfinite(value), value, 1.0)
 
 
 def log_prob(site: dict) -> jax.Array:
