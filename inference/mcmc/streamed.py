@@ -250,7 +250,9 @@ def _seeded(expected: np.ndarray, passes: Passes, key: jax.Array) -> Assignments
     return passes(_sweep_words, z.topics, len(expected), starts.expected_given(key, expected))
 
 
-def _merged(num_topics: int, priors: tuple, passes: Passes, num_warmup: int, key: jax.Array) -> Assignments:
+def _merged(
+    num_topics: int, priors: tuple[np.ndarray, np.ndarray], passes: Passes, num_warmup: int, key: jax.Array
+) -> Assignments:
     number = starts.FACTOR * num_topics
 
     def sweep(told: Any, z: Assignments) -> Assignments:
