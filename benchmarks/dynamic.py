@@ -18,8 +18,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from measuring import circumstances, write_section
-from scipy.optimize import linear_sum_assignment
+from measuring import circumstances, cosines, matched, write_section
 
 HERE = Path(__file__).resolve().parent
 TITLE = "topics over time"
@@ -40,11 +39,6 @@ def simulated(documents, periods, topics, terms, length, seed=0):
     for d in range(documents):
         counts[d] = rng.multinomial(size[d], theta[d] @ beta[period[d]])
     return counts, period, beta
-
-
-def cosines(one, other):
-    one, other = (part / np.linalg.norm(part, axis=-1, keepdims=True) for part in (one, other))
-    return one @ other.T
 
 
 def predictive(beta, label, half, rest, alpha):
@@ -77,7 +71,7 @@ def measured(options):
     step = fit.mean("step", chain=0).astype(float)
     found = jax.nn.softmax(models.background(train) + np.cumsum(step, 0), axis=-1)
     found = np.asarray(found, float)
-    _, own = linear_sum_assignment(-cosines(beta.mean(0), found.mean(0)))
+    own, _ = matched(beta.mean(0), found.mean(0))
     found = found[:, own]
     lift = [
         np.log(part[-1] / part[0]) * np.sqrt(beta.mean(0)) for part in (beta, found)

@@ -15,6 +15,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 HERE = Path(__file__).resolve().parent
@@ -113,6 +114,32 @@ def asked(doc, **choices):
             )
     add_options(parser)
     return parser.parse_args()
+
+
+def parsed(parser):
+    """The arguments, with an option more: to sweep in C++."""
+    parser.add_argument("--compiled", action="store_true", help="sweep by inference.compile_sweep")
+    options = parser.parse_args()
+    if options.compiled:
+        from topiczoo import inference
+
+        inference.compile_sweep()
+    return options
+
+
+def cosines(one, other):
+    """Of the rows of one array with those of another, [..., rows, rows]."""
+    one, other = (part / np.linalg.norm(part, axis=-1, keepdims=True) for part in (one, other))
+    return one @ np.swapaxes(other, -1, -2)
+
+
+def matched(one, other):
+    """For each topic of one the topic of the other that it is matched with, and their cosines."""
+    from scipy.optimize import linear_sum_assignment
+
+    found = cosines(one, other)
+    rows, columns = linear_sum_assignment(-found)
+    return columns, found[rows, columns]
 
 
 def shown(arguments, script, packages, table, title, repeats):

@@ -16,8 +16,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from measuring import circumstances, show, table_of
-from scipy.optimize import linear_sum_assignment
+from measuring import circumstances, matched, parsed, show, table_of
 
 from topiczoo import inference, models
 from topiczoo.corpora import Corpus
@@ -53,11 +52,8 @@ def main() -> None:
     parser.add_argument("--chains", type=int, default=2)
     parser.add_argument("--warmup", type=int, default=200)
     parser.add_argument("--draws", type=int, default=100)
-    parser.add_argument("--compiled", action="store_true", help="sweep by inference.compile_sweep")
     parser.add_argument("--write", action="store_true")
-    told = parser.parse_args()
-    if told.compiled:
-        inference.compile_sweep()
+    told = parsed(parser)
     corpus, beta, effect = simulated(told.documents, told.terms, told.topics, told.length)
     run = {"num_warmup": told.warmup, "num_samples": told.draws, "num_chains": told.chains, "progress_bar": False}
     began, used = time.perf_counter(), time.process_time()
@@ -66,17 +62,13 @@ def main() -> None:
     truth = effect - effect.mean(1, keepdims=True)
     rows = []
     for chain in range(told.chains):
-        found = np.asarray(fit.mean("beta", chain=chain), float)
-        likeness = (beta / np.linalg.norm(beta, axis=1, keepdims=True)) @ (
-            found / np.linalg.norm(found, axis=1, keepdims=True)
-        ).T
-        _, own = linear_sum_assignment(-likeness)
+        own, likeness = matched(beta, np.asarray(fit.mean("beta", chain=chain), float))
         draws = np.asarray(fit.draws["effect"][chain], float)[..., own]
         draws -= draws.mean(-1, keepdims=True)
         low, high = np.quantile(draws, [0.05, 0.95], axis=0)
         rows.append((
             f"chain {chain}",
-            [f"{likeness[np.arange(told.topics), own].min():.3f}",
+            [f"{likeness.min():.3f}",
              f"{np.corrcoef(draws.mean(0).ravel(), truth.ravel())[0, 1]:.4f}",
              f"{np.mean((low <= truth) & (truth <= high)):.2f}"],
         ))  # fmt: skip

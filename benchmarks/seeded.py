@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from measuring import circumstances, table_of, write_section
+from measuring import circumstances, parsed, show, table_of
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 
@@ -63,9 +63,9 @@ def fulfilled(theta: np.ndarray, group: np.ndarray) -> tuple[np.ndarray, np.ndar
     return about[:, own], share[:, own]
 
 
-def measured(story, corpus: Corpus, group: np.ndarray, seed: int, **given) -> list[dict]:
+def measured(story, corpus: Corpus, group: np.ndarray, seed: int, start: str | None, **given) -> list[dict]:
     began = time.perf_counter()
-    fit = inference.gibbs(story, corpus, num_topics=20, seed=seed, **SETTINGS, **given)
+    fit = inference.gibbs(story, corpus, num_topics=20, seed=seed, start=start, **SETTINGS, **given)
     seconds, rows = time.perf_counter() - began, []
     for chain in range(2):
         theta = np.asarray(fit.means["theta"] if "theta" in fit.means else fit.draws["theta"].mean(1))[chain]
@@ -86,11 +86,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--compiled", action="store_true", help="sweep by inference.compile_sweep")
+    parser.add_argument("--start", help="where chains start, if not where gibbs does by itself")
     parser.add_argument("--write", action="store_true")
-    told = parser.parse_args()
-    if told.compiled:
-        inference.compile_sweep()
+    told = parsed(parser)
     corpus, group = read(told.data)
     seeds, rows = models.seed_words(corpus, list(SEEDS.values())), []
     print(corpus)
@@ -100,7 +98,7 @@ def main() -> None:
             (models.seeded_lda, {"seeds": seeds}),
             (models.keyatm, {"seeds": seeds}),
         ):
-            rows += measured(story, corpus, group, seed, **given)
+            rows += measured(story, corpus, group, seed, told.start, **given)
     heads = ("found", "share of the group among the first 100 posts", "missed", "seconds of both chains")
     cells = [
         (f"{row['story']}, seed {row['seed']}, chain {row['chain']}",
@@ -109,9 +107,7 @@ def main() -> None:
     ]  # fmt: skip
     table = table_of("story", heads, cells)
     text = f"{circumstances(__file__, ('jax', 'numpyro'))} {datetime.date.today()}. {corpus!r}.\n\n{table}"
-    print(text)
-    if told.write:
-        write_section(TITLE, text)
+    show(text, TITLE, told.write)
 
 
 if __name__ == "__main__":

@@ -17,9 +17,8 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from measuring import Results, asked, circumstances, frame, show, table_of
+from measuring import Results, asked, circumstances, frame, matched, show, table_of
 from scipy import sparse
-from scipy.optimize import linear_sum_assignment
 
 HERE = Path(__file__).resolve().parent
 TITLE = "where chains start, by the package itself"
@@ -44,14 +43,6 @@ def fitted(task, start, seed, topics, draws, data):
     return inference.gibbs(models.lda, corpus, seed=seed, start=start, progress_bar=False, **run)
 
 
-def matched(one, other):
-    """Cosines of the topics of one chain with those that fit best of another."""
-    one, other = (part / np.linalg.norm(part, axis=1, keepdims=True) for part in (one, other))
-    cosines = one @ other.T
-    rows, columns = linear_sum_assignment(-cosines)
-    return cosines[rows, columns]
-
-
 def part(task, start, seed, topics, draws, data):
     from topiczoo.diagnostics.convergence.chain_checks import numbers_of
     from topiczoo.diagnostics.convergence.diagnosis import THRESHOLDS
@@ -65,9 +56,9 @@ def part(task, start, seed, topics, draws, data):
     lengths = fit.corpus.lengths[:, None]
     usage = [(fit.mean("theta", chain=chain) * lengths).sum(0) / lengths.sum() for chain in chains]
     pairs = itertools.combinations(chains, 2)
-    shares = [usage[i][matched(beta[i], beta[j]) > COMMON].sum() for i, j in pairs]
+    shares = [usage[i][matched(beta[i], beta[j])[1] > COMMON].sum() for i, j in pairs]
     joint = fit.statistics["lp"].mean(1)
-    whole = sum(bool((matched(beta[joint.argmax()], other) > SAME).all()) for other in beta)
+    whole = sum(bool((matched(beta[joint.argmax()], other)[1] > SAME).all()) for other in beta)
     numbers = numbers_of([one for one in series(fit) if one.kind == "label-invariant"], THRESHOLDS)
     return {
         "share": float(np.mean(shares)), "least": float(min(shares)), "whole": whole, "chains": len(beta),

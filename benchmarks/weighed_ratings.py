@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from measuring import parsed
 from ratings import covered, fold, inner_split
 from speed import load, predictive_r2
 
@@ -29,16 +30,13 @@ def main():
     parser.add_argument("--warmup", type=int, default=100)
     parser.add_argument("--weight", type=float, default=SETTINGS["response_weight"])
     parser.add_argument("--topics", type=int, default=SETTINGS["num_topics"])
-    parser.add_argument("--compiled", action="store_true", help="sweep by inference.compile_sweep")
     parser.add_argument("--inner", action="store_true", help="a split of the training part, for choosing settings")
-    options = parser.parse_args()
+    options = parsed(parser)
     from sklearn.linear_model import RidgeCV
 
     from topiczoo import inference, models
     from topiczoo.corpora import Corpus
 
-    if options.compiled:
-        inference.compile_sweep()
     counts, vocabulary, rating = load(options.data)
     corpus = Corpus.from_counts(counts, vocabulary)
     settings = {**SETTINGS, "num_topics": options.topics, "response_weight": options.weight}
