@@ -21,6 +21,7 @@ from test_topic_draws import assert_counted, assert_independent
 from topiczoo import inference
 from topiczoo.corpora import Corpus, layouts
 from topiczoo.inference.gpu import choosing, special
+from topiczoo.inference.gpu import sweep as sweep_module
 from topiczoo.inference.gpu.fold import expected_counts_by_kernel, soft_sweeps_by_kernel
 from topiczoo.inference.gpu.numbers import CannotLower, by_numbers, flattened
 from topiczoo.inference.gpu.responses import ResponseInKernel
@@ -191,6 +192,25 @@ def test_chains_in_one_launch_draw_as_the_plain_sweep_does_however_programs_are_
         np.testing.assert_array_equal(found.counts, plain.counts)
         np.testing.assert_array_equal(found.proposed, plain.proposed)
     assert (np.asarray(plain.topics[0]) != np.asarray(plain.topics[1]))[tokens].mean() > 0.1
+
+
+def test_topics_of_no_weight_are_never_drawn_however_sums_are_rounded(monkeypatch):
+    """Uniforms at every place where one topic ends, with none of weight behind some; sums by halves, as a GPU has them."""
+    rng, num_topics = np.random.default_rng(5), 1000
+    theta = rng.gamma(0.5, size=num_topics) * (rng.uniform(size=num_topics) < 0.6)
+    ends = np.cumsum(theta) / theta.sum()
+    uniforms = np.clip(np.floor(ends[:, None] * 2**23) + np.arange(-3, 3), 0, 2**23 - 1).ravel() / 2**23
+    corpus = Corpus.from_counts(np.full((1, 1), len(uniforms)))
+    batches = layouts.token_batches(corpus)
+    topics = jnp.zeros_like(batches.terms)
+    weights = Weights(jnp.ones((2, num_topics)), jnp.asarray(theta, jnp.float32)[None], ())
+    given = np.resize(uniforms, topics.shape[1:][::-1]).T.astype(np.float32)
+    monkeypatch.setattr(sweep_module, "shard_uniforms", lambda *_: (jnp.asarray(given), jnp.asarray(given)))
+    monkeypatch.setattr(jnp, "cumsum", lambda x, axis: jax.lax.associative_scan(jnp.add, x, axis=axis))
+    told = Given((jax.random.key(0), jax.random.key(1)), weights, None)
+    z = Assignments(topics, jnp.zeros((1, num_topics)))
+    found = batches.of_tokens(sweep_by_kernel(None, False, told, z, batches, interpret=True).topics)
+    assert (theta[found] > 0).all()
 
 
 def test_documents_outside_the_fit_are_folded_in_as_in_plain_jax():

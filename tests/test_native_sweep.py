@@ -98,6 +98,18 @@ def test_topics_are_those_of_the_plain_sweep_to_the_last_bit(native, corpus, cas
         np.testing.assert_array_equal(fast, plain)
 
 
+@compiler
+def test_topics_of_no_weight_are_never_drawn_however_sums_are_rounded(native, corpus):
+    """One topic has all, the others less than the last digit of it: sums of groups pass by what single sums do not reach."""
+    groups = 64
+    theta = np.full((1, groups**2), 2.0**-25)
+    theta[0, 0], theta[0, groups - 1 :: groups] = 1.0, 0.0
+    weights = Weights(jnp.ones((TERMS + 1, groups**2)), jnp.asarray(theta, jnp.float32), ())
+    (fast, _, _), (plain, _, _) = swept(corpus, weights, collapsed=False)
+    np.testing.assert_array_equal(fast, plain)
+    assert (fast > 0).any() and (theta[0, fast] > 0).all()
+
+
 def supervised(corpus, weight=1.0):
     """What the sweep needs of a normal response."""
     rng = np.random.default_rng(5)

@@ -158,6 +158,7 @@ def _program(
     topic = lax.broadcasted_iota(jnp.int32, (n, padded), 1)
     own, real = jnp.broadcast_to(row[:, None], (n, padded)), topic < num_topics
     prior = triton.load(prior_ref.at[jnp.zeros_like(own) if one_prior else own, topic], mask=real, other=0.0)
+    sparse = jnp.max(jnp.where(real & (prior <= 0), 1, 0)) > 0  # whether there may be topics of no weight
     counts = triton.load(counts_ref.at[own, topic], mask=real & (length > 0)[:, None], other=0.0)
     expected = counts * share[:, None]  # of a token to come, where counts are expected ones
     predictors: tuple[jax.Array, ...] = ()
@@ -178,6 +179,17 @@ def _program(
         beta = beta_ref[jnp.broadcast_to((term + of_label)[:, None], (n, padded)), topic]
         return beta, *(at(ref, i) for ref in refs)
 
+    def of_all(weight: jax.Array, uniform: jax.Array) -> jax.Array:
+        running = jnp.cumsum(weight, 1)
+        target = uniform * jnp.max(running, 1)
+        return jnp.minimum(jnp.sum((running <= target[:, None]).astype(jnp.int32), 1), num_topics - 1)
+
+    def of_those_with_weight(weight: jax.Array, uniform: jax.Array) -> jax.Array:
+        """Sums are rounded, each in its own way: one of no weight might seem to be reached."""
+        running = jnp.where(weight > 0, jnp.cumsum(weight, 1), 0.0)
+        target = uniform * jnp.max(running, 1)
+        return jnp.min(jnp.where(running > target[:, None], topic, num_topics - 1), 1)
+
     def one_token(i: jax.Array, carry: tuple) -> tuple:
         (counts, proposed, predictors, here), term, read = carry
         place, present = begin + i * width, i < length
@@ -189,10 +201,8 @@ def _program(
             without = jnp.maximum(counts - jnp.where(present[:, None], expected, 0.0), 0.0)
         else:
             without = counts - jnp.where((topic == old[:, None]) & present[:, None], 1.0, 0.0)
-        running = jnp.cumsum(beta * (without + prior if collapsed else prior), 1)
-        target = uniform * jnp.max(running, 1)
-        new = jnp.sum((running <= target[:, None]).astype(jnp.int32), 1)
-        new = jnp.where(present, jnp.minimum(new, num_topics - 1), old)
+        weight = beta * (without + prior if collapsed else prior)
+        new = jnp.where(present, lax.cond(sparse, of_those_with_weight, of_all, weight, uniform), old)
         proposed = proposed + (new != old).astype(jnp.float32)
         if response is not None:
             moved = tuple(

@@ -170,10 +170,10 @@ def categorical(weight: jax.Array, uniform: jax.Array) -> jax.Array:
         chosen, before = chosen + passed, jnp.where(passed, below, before)
     member = padded.at[chosen, :, jnp.arange(width)].get(mode="promise_in_bounds")
     topic, total = jnp.zeros(width, jnp.int32), before
-    for k in range(members - 1):
-        total = total + member[:, k]
-        topic = topic + (total <= target)
-    return jnp.minimum(chosen * members + topic, num_topics - 1)
+    for k in range(1, members):  # sums are rounded: one of no weight might seem to be reached
+        total = total + member[:, k - 1]
+        topic = jnp.where((total <= target) & (member[:, k] > 0), k, topic)
+    return chosen * members + topic
 
 
 class Given(NamedTuple):

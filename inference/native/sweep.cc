@@ -189,8 +189,11 @@ inline void step(const Sweep& s, Walk* walks, int64_t n) {
       total[d] += left[d][m * S] * right[d][m * S * kInStep];
       member[d] += total[d] <= target[d];
     }
-  for (int d = 0; d < Number; ++d)
-    walks[d].put_in(s, n, std::min<int32_t>(chosen[d] * M + member[d], s.g.topics - 1));
+  for (int d = 0; d < Number; ++d) {
+    // Sums are rounded: the last of a group might seem to be reached though it has no weight.
+    while (member[d] && left[d][member[d] * S] * right[d][member[d] * S * kInStep] <= 0.0f) --member[d];
+    walks[d].put_in(s, n, chosen[d] * M + member[d]);
+  }
 }
 
 // Documents of a batch, four at a time: neighbours are about as long as each other.
