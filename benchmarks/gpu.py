@@ -2,16 +2,21 @@
 
     python benchmarks/gpu.py --data FOLDER                 # the film reviews, 40 copies: 66 million tokens
     python benchmarks/gpu.py --data FOLDER --only chains   # one copy, 8 chains of 600 sweeps, predictions of a fifth
+    python benchmarks/gpu.py --only shards --tokens 1e8,1e9 --ways memory,shards
 
 FOLDER holds counts.npz and documents.csv with a rating, as for speed.py. A machine without a GPU is told so. An iteration is
-all of it: topics of words, beta, coefficients, scales, counts, log joint density. Compiling is timed apart.
+all of it: topics of words, beta, coefficients, scales, counts, log joint density. Compiling is timed apart. With `--only
+shards`: LDA, 100 topics, 50,000 terms by Zipf's law, documents of 100 tokens, 100,000 of them again and again; tokens and
+topics in the memory of the GPU or in that of the host.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -117,17 +122,70 @@ def many_chains(corpus, y, start: str | None = None) -> dict:
     }  # fmt: skip
 
 
+def repeated(tokens: int) -> corpora.Corpus:
+    """100,000 documents of 100 tokens, as often as it takes."""
+    rng, weights = np.random.default_rng(0), 1 / (np.arange(50_000) + 10.0)
+    drawn = np.searchsorted(np.cumsum(weights / weights.sum()), rng.random((100_000, 100))).clip(max=len(weights) - 1)
+    pairs, counts = np.unique(drawn + np.arange(len(drawn))[:, None] * len(weights), return_counts=True)
+    rows, terms = np.divmod(pairs, len(weights))
+    one = sparse.csr_array((counts.astype(np.int32), (rows, terms.astype(np.int32))), (len(drawn), len(weights)))
+    copies = tokens // int(one.data.sum())
+    ends = (one.indptr[1:][None] + one.indptr[-1] * np.arange(copies)[:, None]).ravel()
+    parts = np.tile(one.data, copies), np.tile(one.indices.astype(np.int32), copies), np.r_[0, ends].astype(np.int32)
+    words, names = (np.arange(n).astype(str).astype(object) for n in (len(weights), len(ends)))
+    matrix = sparse.csr_array(parts, (len(ends), len(weights)))
+    return corpora.Corpus(matrix, words, names, np.arange(len(names)), pd.DataFrame(index=names))
+
+
+def from_host(corpus: corpora.Corpus, way: str, draws: int) -> dict:
+    """Seconds of whole iterations after the first three, tokens in memory or in shards."""
+    taken, plain = [], chains.Chains.advance
+
+    def timed(self, steps):
+        began = time.perf_counter()
+        found = plain(self, steps)
+        taken.append((time.perf_counter() - began) / steps)
+        return found
+
+    chains.Chains.advance = timed
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            began = time.perf_counter()
+            fit = inference.gibbs(
+                models.lda, corpus, num_topics=100, num_warmup=0, num_samples=draws, num_chains=1, start="random",
+                keep=[], progress_bar=False, **({"shards": folder} if way == "shards" else {}),
+            )  # fmt: skip
+            whole = time.perf_counter() - began
+    finally:
+        chains.Chains.advance = plain
+    beta = np.ascontiguousarray(fit.means.get("beta", fit.draws.get("beta")))
+    return {
+        "tokens": corpus.num_tokens, "way": way, "by": fit.info["sweep"], "seconds an iteration": taken, "whole": whole,
+        "log joint": fit.statistics["lp"][0, [0, 1, -1]].tolist(),
+        "drawn": hashlib.sha256(beta.tobytes()).hexdigest()[:12],
+    }  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default=str(Path(__file__).resolve().parents[2] / "shared/data/movie-reviews"))
     parser.add_argument("--copies", type=int, default=40, help="of the corpus, for the table of iterations")
     parser.add_argument("--chunks", type=int, default=4, help="of five iterations that are timed")
     parser.add_argument("--cases", nargs="*", choices=list(CASES), default=list(CASES))
-    parser.add_argument("--only", choices=["iterations", "chains"])
+    parser.add_argument("--only", choices=["iterations", "chains", "shards"])
+    parser.add_argument("--tokens", default="1e8")
+    parser.add_argument("--ways", default="memory,shards")
+    parser.add_argument("--draws", type=int, default=8)
     options = parser.parse_args()
     if jax.default_backend() != "gpu":
         sys.exit(f"JAX has the backend {jax.default_backend()!r}; run this on a machine with a GPU.")
     print(jax.__version__, jax.devices()[0].device_kind, flush=True)
+    if options.only == "shards":
+        for tokens in options.tokens.split(","):
+            corpus = repeated(int(float(tokens)))
+            for way in options.ways.split(","):
+                print(json.dumps(from_host(corpus, way, options.draws)), flush=True)
+        return
     if options.only != "iterations":
         corpus, y = load(options.data, 1)
         for start in ("random", "merged"):

@@ -302,7 +302,8 @@ def test_what_a_kernel_cannot_hold_is_left_to_the_plain_sweep_with_the_reason(in
         response([list(part.T) for part in response.numbers(4)], [jnp.zeros(4)])
     with pytest.raises(CannotLower, match="several shards"):
         batches = layouts.token_batches(corpus, shards=2)
-        sweep_by_kernel(None, True, Given((None, None), weights, None), None, batches, interpret=True)
+        z = Assignments(jnp.zeros_like(batches.terms), None)
+        sweep_by_kernel(None, True, Given((None, None), weights, None), z, batches, interpret=True)
 
 
 def test_arrays_are_computed_number_by_number():

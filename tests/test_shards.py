@@ -9,6 +9,9 @@ import pytest
 
 from topiczoo import inference
 from topiczoo.corpora import Corpus, layouts
+from topiczoo.inference.gpu import choosing
+from topiczoo.inference.mcmc import streamed
+from topiczoo.inference.story import sweeping
 from topiczoo.inference.streams import shards
 
 RNG = np.random.default_rng(0)
@@ -42,7 +45,7 @@ def test_terms_come_back_from_files_as_they_are_laid_out_in_memory(tmp_path):
     np.testing.assert_array_equal(np.stack(list(read.values())), expected.terms)
     one = found.of(3, read[3])
     np.testing.assert_array_equal(one.rows[0], expected.rows[3])
-    assert one.terms.dtype == np.int32
+    np.testing.assert_array_equal(one.terms[0], expected.terms[3])
 
 
 def test_a_folder_is_written_once_and_never_for_another_corpus(tmp_path):
@@ -65,6 +68,21 @@ def test_draws_are_those_of_the_corpus_in_memory(tmp_path):
     found = inference.gibbs("lda", long, **SHORT, shards=tmp_path)
     assert found.info["start"] == "merged" and found.info["as_means"] == ["theta"]
     assert_same_draws(found, inference.gibbs("lda", long, **SHORT))
+
+
+@pytest.mark.parametrize("story, y", [("lda", None), ("slda", Y)])
+def test_a_device_that_gets_one_shard_after_the_other_draws_as_in_memory(monkeypatch, tmp_path, story, y):
+    """The kernel, run step by step on a host, and counts that stay with the device."""
+    monkeypatch.setattr(choosing, "INTERPRETED", True)
+    monkeypatch.setattr(layouts, "LEAST_SHARED", 1 << 21)
+    run = SHORT | {"num_samples": 2, "start": "random"}
+    expected = inference.gibbs(story, CORPUS, y, **run)
+    assert expected.info["sweep"] == choosing.KERNEL
+    monkeypatch.setattr(streamed, "is_by_device", lambda: True)
+    monkeypatch.setattr(sweeping, "LARGEST", 2000)  # places of a kernel: fewer than the corpus has, more than a shard
+    found = inference.gibbs(story, CORPUS, y, **run, shards=tmp_path)
+    assert found.info["sweep"] == choosing.KERNEL
+    assert_same_draws(found, expected)
 
 
 def test_seeded_topics_start_as_in_memory(tmp_path):

@@ -23,7 +23,7 @@ from topiczoo.corpora.layouts import PaddedBatches
 
 from ..kernels.assignments import Assignments
 from ..kernels.sweep import Given, Supervision, Swept, Weights
-from ..samplers.uniforms import shard_uniforms
+from ..samplers.uniforms import shard_uniforms, tokens_of_positions
 from .numbers import CannotLower
 from .responses import ResponseInKernel
 
@@ -61,16 +61,29 @@ def sweep_by_kernel(
     *, shape: Shape | None = None, interpret: bool = False,
 ) -> Swept:  # fmt: skip
     """A new topic for every token of the batches, as :func:`~..kernels.sweep.sweep_shards` draws it."""
-    response, arrays = None, []
+    response, arrays, of_lanes = None, [], z.document_topic is None
+    num_topics = given.weights.term_topic.shape[1]
+    counts = lane_counts(z.topics, batches, num_topics) if of_lanes else z.document_topic
     if supervision is not None:
-        weights, (num_documents, num_topics) = given.weights, z.document_topic.shape
+        weights = given.weights
         response = ResponseInKernel(supervision, weights, given.context)
         eta = jnp.concatenate([eta.reshape(num_topics, -1) for eta in weights.coefficients], 1)
-        tokens = jnp.maximum(z.document_topic.sum(1, keepdims=True), 1.0)
-        predictors = jnp.matmul(z.document_topic / tokens, eta, precision=lax.Precision.HIGHEST)
+        tokens = jnp.maximum(counts.sum(1, keepdims=True), 1.0)
+        predictors = jnp.matmul(counts / tokens, eta, precision=lax.Precision.HIGHEST)
+        num_documents = given.context[0].num_documents if of_lanes else len(counts)
         arrays = [eta, predictors, *response.numbers(num_documents)]
     launch = Launch(given.weights, batches, shape, interpret)
-    return launch(given.keys[0], z.topics, z.document_topic, arrays, response=response, collapsed=collapsed, soft=False)
+    how = {"collapsed": collapsed, "soft": False, "of_lanes": of_lanes}
+    return launch(given.keys[0], z.topics, counts, arrays, response=response, **how)
+
+
+def lane_counts(topics: jax.Array, batches: PaddedBatches, num_topics: int) -> jax.Array:
+    """Counts of the topics of each lane, [lanes, topics], where nobody has counted those of documents."""
+    start, depth, lengths = (part[0] for part in (batches.start, batches.depth, batches.lengths))
+    lanes = jnp.arange(lengths.size, dtype=jnp.int32).reshape(lengths.shape)
+    lane, token = tokens_of_positions(start, depth, lanes, topics.shape[1])
+    inside = (token < lengths.reshape(-1)[lane]).astype(jnp.float32)
+    return jnp.zeros((lengths.size, num_topics)).at[lane, topics[0]].add(inside)
 
 
 def soft_sweep_by_kernel(
@@ -97,8 +110,9 @@ class Launch:
 
     def __call__(
         self, key: jax.Array, topics: jax.Array, counts: jax.Array, arrays: list[jax.Array],
-        *, response: ResponseInKernel | None, collapsed: bool, soft: bool,
+        *, response: ResponseInKernel | None, collapsed: bool, soft: bool, of_lanes: bool = False,
     ) -> Swept:  # fmt: skip
+        """``of_lanes``: ``counts``, and predictors, are those of lanes and not of documents."""
         from jax.experimental import pallas as pl  # here: whoever has no GPU need not wait for it
         from jax.experimental.pallas import triton
 
@@ -112,7 +126,7 @@ class Launch:
         first = [] if weights.labels is None else [weights.labels.first]
         program = partial(
             _program, response=response, collapsed=collapsed, soft=soft, num_topics=num_topics, padded=padded,
-            width=width, shape=self.shape, labelled=bool(first),
+            width=width, shape=self.shape, labelled=bool(first), of_lanes=of_lanes,
             one_prior=weights.proportions.shape[0] == 1,
         )  # fmt: skip
         out = (
@@ -139,7 +153,7 @@ class Launch:
 def _program(
     start_ref: Any, rows_ref: Any, lengths_ref: Any, terms_ref: Any, topics_ref: Any, beta_ref: Any, prior_ref: Any,
     counts_ref: Any, *refs: Any, response: ResponseInKernel | None, collapsed: bool, soft: bool, num_topics: int,
-    padded: int, width: int, shape: Shape, labelled: bool, one_prior: bool,
+    padded: int, width: int, shape: Shape, labelled: bool, of_lanes: bool, one_prior: bool,
 ) -> None:  # fmt: skip
     """The documents of some neighbouring lanes."""
     from jax.experimental import pallas as pl
@@ -151,6 +165,7 @@ def _program(
     lane = pl.program_id(0) * n + lax.broadcasted_iota(jnp.int32, (n,), 0)
     batch = (pl.program_id(0) * n) // width
     row, length = rows_ref[lane], lengths_ref[lane]
+    counted = lane if of_lanes else row
     deepest = jnp.max(length)  # behind the last batch there may be none: documents without words read the first
     begin = jnp.where(deepest > 0, start_ref[batch], 0) * width + lane - batch * width
     of_label = first_ref[row] if first_ref is not None else 0
@@ -159,14 +174,15 @@ def _program(
     own, real = jnp.broadcast_to(row[:, None], (n, padded)), topic < num_topics
     prior = triton.load(prior_ref.at[jnp.zeros_like(own) if one_prior else own, topic], mask=real, other=0.0)
     sparse = jnp.max(jnp.where(real & (prior <= 0), 1, 0)) > 0  # whether there may be topics of no weight
-    counts = triton.load(counts_ref.at[own, topic], mask=real & (length > 0)[:, None], other=0.0)
+    counted_here = jnp.broadcast_to(counted[:, None], (n, padded))
+    counts = triton.load(counts_ref.at[counted_here, topic], mask=real & (length > 0)[:, None], other=0.0)
     expected = counts * share[:, None]  # of a token to come, where counts are expected ones
     predictors: tuple[jax.Array, ...] = ()
     numbers: list[list[jax.Array]] = []
     log_response = jnp.zeros((n,), jnp.float32)
     if response is not None:
         accepting_ref, eta_ref, predictors_ref, *numbers_refs = given
-        predictors = tuple(_column(predictors_ref, row, c) for c in range(predictors_ref.shape[1]))
+        predictors = tuple(_column(predictors_ref, counted, c) for c in range(predictors_ref.shape[1]))
         numbers = [[_column(ref, row, c) for c in range(ref.shape[1])] for ref in numbers_refs]
         log_response = response(numbers, predictors)
 

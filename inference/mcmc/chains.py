@@ -98,7 +98,7 @@ class Programs:
 
     def __init__(self, kernel: Any, num_warmup: int) -> None:
         self.kernel = kernel
-        self.together = together()
+        self.together = together() and not getattr(kernel, "alone", False)
         start = self.of_chains(lambda key, data: kernel.init(key, num_warmup, None, data, {}), once=True)
         self.start = kernel.started(start) if hasattr(kernel, "started") else start
         self.advance: dict[Hashable, Callable] = {}

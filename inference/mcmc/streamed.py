@@ -4,14 +4,17 @@ As in :mod:`.split` all other sites are drawn first and the topics last. Between
 swept, counted, forgotten. In memory are the topics, a byte or two each, and the counts that follow from them. theta,
 which is integrated out and which nobody reads, is never there: programs are given a constant in its place. Several processes
 read their own shards each. Draws are those of the corpus in memory.
+
+A device gets a shard while it sweeps the one before, and keeps the counts; topics go back to the memory of the host.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections import deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import islice
 from typing import Any, NamedTuple
 
 import jax
@@ -23,6 +26,7 @@ from topiczoo.corpora.layouts import PaddedBatches, long_ones, on_device
 
 from ..blocks.block import Block
 from ..blocks.topics import TopicBlock
+from ..gpu.choosing import KERNEL, sweep_tokens, with_kernels
 from ..kernels import sharding
 from ..kernels.assignments import Assignments, count
 from ..kernels.sweep import Given, sweep_shards
@@ -30,12 +34,14 @@ from ..native.build import COMPILED
 from ..programs.compiling import jitted
 from ..programs.processes import gathered, is_first, largest, own, total
 from ..story.bound import BoundGraph
+from ..story.sweeping import why_no_kernel
 from ..story.tracing import traced
 from ..streams.shards import Shards
 from . import starts
 from .split import SplitGibbs
 
 ONE = np.int32(0), np.int32(1)  # shards between which a sweep goes
+ON_THEIR_WAY = 3  # shards that a device has been given, or gives back
 
 
 class Found(NamedTuple):
@@ -63,8 +69,6 @@ def passes_over(folder: Any, graph: BoundGraph, last: Block) -> Passes:
         )
     elif any(site.document_axis is not None and name != graph.theta for name, site in graph.latent.items()):
         why = "needs documents with no latent site but theta"
-    elif jax.default_backend() != "cpu":
-        why = "is for hosts; a device keeps its documents in its memory"
     elif long_ones(graph.corpus.lengths).any():
         name = graph.corpus.names[int(graph.corpus.lengths.argmax())]
         why = f"has no place for documents that are much longer than others, as {str(name)!r} is; cut them into parts"
@@ -72,10 +76,17 @@ def passes_over(folder: Any, graph: BoundGraph, last: Block) -> Passes:
         raise ValueError(f"shards= {why}; leave it out.")
     assert isinstance(last, TopicBlock)
     shards = Shards(folder, graph.corpus, jax.process_count())
+    if last.no_kernel:  # of the whole corpus
+        last.no_kernel = why_no_kernel(graph, last.collapsed, math.prod(shards.shape))
     if is_first():
         shards.write()
     largest(0)  # all wait until it is written
-    return Passes(shards, last.swept_by == COMPILED)
+    return Passes(shards, last.swept_by in (COMPILED, KERNEL))
+
+
+def is_by_device() -> bool:
+    """Whether one device sweeps all shards, and counts stay with it."""
+    return jax.default_backend() != "cpu" and jax.process_count() == 1
 
 
 class Passes:
@@ -83,41 +94,51 @@ class Passes:
 
     def __init__(self, shards: Shards, at_once: bool) -> None:
         """``at_once``: a sweep shares its work out to threads by itself."""
-        self.shards, self.workers = shards, 1 if at_once else sharding.WORKERS
+        self.on_device = is_by_device()
+        self.shards, self.workers = shards, 1 if at_once or self.on_device else sharding.WORKERS
         self.between = None if at_once else ONE
         self.longest = int(shards.batches.lengths.max(initial=1))
         self.tokens = int(shards.batches.lengths.sum())
         self.batches = jax.tree.map(on_device, shards.batches)
+        if self.on_device:
+            there = np.flatnonzero(shards.batches.lengths)
+            places = np.empty(len(shards.corpus), int)
+            places[shards.batches.rows.reshape(-1)[there]] = there
+            self.places = on_device(places)
 
     def __call__(self, program: Callable, topics: np.ndarray | None, num_topics: int, *given: Any) -> Assignments:
         """``program(batches, topics, between, *given)`` of each shard, put together."""
         shards = self.shards
         mine = own(range(shards.number))
         found = np.empty((len(mine), *shards.shape), np.min_scalar_type(num_topics))
-        lanes = np.empty((len(mine), *shards.batches.lengths.shape[1:], num_topics), np.min_scalar_type(self.longest))
-        table = np.zeros((num_topics, shards.corpus.num_terms), np.int64)
-        numbers = np.zeros(2, np.int64)
+        narrow = np.min_scalar_type(self.longest)
+        lanes: Any = [None] * len(mine)
+        if not self.on_device:
+            lanes = np.empty((len(mine), *shards.batches.lengths.shape[1:], num_topics), narrow)
+        table: Any = np.zeros((num_topics, shards.corpus.num_terms), np.int32 if self.on_device else np.int64)
+        numbers = []
 
-        def one(read: tuple[int, np.ndarray]) -> Found:
+        def swept(read: tuple[int, np.ndarray]) -> Found:
             shard, terms = read
-            batches = shards.of(shard, terms)
-            before = None if topics is None else topics[shard][None].astype(np.int32)
-            swept = program(batches, before, self.between, *given)
-            place = shard - mine[0]
-            found[place], lanes[place] = swept.topics, swept.lanes
-            return swept
+            return program(
+                shards.of(shard, terms), None if topics is None else topics[shard][None], self.between, *given
+            )
 
-        waiting = shards.ahead(list(mine), 1 + self.workers)
-        with ThreadPoolExecutor(self.workers) as threads:
-            while some := list(islice(waiting, self.workers)):
-                for swept in threads.map(one, some):
-                    np.add(table, swept.topic_term, out=table, casting="unsafe")
-                    numbers += np.array([swept.proposed, swept.moved], np.int64)
-        found, lanes = gathered((found, lanes), shards.number)
-        share = jnp.asarray(total(numbers) / max(self.tokens, 1), jnp.float32)
-        return Assignments(
-            found, self._of_documents(lanes), jnp.asarray(total(table), jnp.float32), None, share[0], share[1]
-        )
+        for place, one in enumerate(self._in_turn(swept, shards.ahead(list(mine), 1 + self.workers))):
+            found[place] = one.topics
+            numbers.append((one.proposed, one.moved))
+            if self.on_device:
+                table, lanes[place] = _added(narrow, table, one)
+            else:
+                np.add(table, one.topic_term, out=table, casting="unsafe")
+                lanes[place] = one.lanes
+        if self.on_device:
+            counts = _of_documents(lanes, self.places)
+        else:
+            found, lanes = gathered((found, lanes), shards.number)
+            counts, table = self._of_documents(lanes), total(table)
+        share = jnp.asarray(total(np.array(numbers, np.int64).sum(0)) / max(self.tokens, 1), jnp.float32)
+        return Assignments(found, counts, jnp.asarray(table, jnp.float32), None, share[0], share[1])
 
     def _of_documents(self, lanes: np.ndarray) -> np.ndarray:
         """Counts of lanes as those of documents, [documents, topics], in as few bytes."""
@@ -126,6 +147,36 @@ class Passes:
         for shard, inside in enumerate(there):
             counts[rows[shard][inside]] = lanes[shard][inside]
         return counts
+
+    def _in_turn(self, swept: Callable, waiting: Iterator) -> Iterator[Found]:
+        """What shards leave, one after the other; some are under way meanwhile."""
+        under_way: deque = deque()
+        if self.on_device:  # it works on by itself
+            for read in waiting:
+                under_way.append(swept(read))
+                under_way[-1].topics.copy_to_host_async()
+                if len(under_way) == ON_THEIR_WAY:
+                    yield under_way.popleft()
+            yield from under_way
+            return
+        with ThreadPoolExecutor(self.workers) as threads:
+            for read in waiting:
+                under_way.append(threads.submit(lambda read: jax.block_until_ready(swept(read)), read))
+                if len(under_way) == self.workers:
+                    yield under_way.popleft().result()
+            while under_way:
+                yield under_way.popleft().result()
+
+
+@jitted
+def _of_documents(lanes: list[jax.Array], places: jax.Array) -> jax.Array:
+    """Counts of lanes as those of documents, [documents, topics]."""
+    return jnp.stack(lanes).reshape(-1, lanes[0].shape[-1])[places]
+
+
+@jitted(static_argnums=0)
+def _added(narrow: Any, table: jax.Array, one: Found) -> tuple[jax.Array, jax.Array]:
+    return table + one.topic_term.astype(table.dtype), one.lanes.astype(narrow)
 
 
 class StreamedGibbs(SplitGibbs):
@@ -154,7 +205,7 @@ class StreamedGibbs(SplitGibbs):
 
     def program(self, steps: int, thinning: int, unstored: Any, fields: Any, state: Any, data: tuple) -> Callable:
         topics: TopicBlock = self.kernel._kernels[-1]
-        sweep = jitted(traced(partial(_sweep, topics.supervision, topics.graph)))
+        sweep = jitted(traced(partial(_sweep, topics.supervision, topics.graph, not topics.no_kernel)))
         others = jitted(traced(self._others))
         last = jitted(traced(partial(self._last, unstored, fields)))
 
@@ -209,14 +260,19 @@ def _even(shape: tuple[int, ...]) -> jax.Array:
 
 
 def _sweep(
-    supervision: Any, graph: BoundGraph | None, batches: PaddedBatches, topics: jax.Array, between: Any, told: Given
+    supervision: Any, graph: BoundGraph | None, by_kernel: bool | None,
+    batches: PaddedBatches, topics: jax.Array, between: Any, told: Given,
 ) -> Found:  # fmt: skip
     num_topics = told.weights.term_topic.shape[1]
+    batches, topics = batches._replace(terms=batches.terms.astype(jnp.int32)), topics.astype(jnp.int32)
     if graph is not None:
         documents, y, values = told.context
         theta = _even((documents.num_documents, num_topics))
         told = told._replace(context=(documents, y, {**values, graph.theta: theta}))
-    swept = sweep_shards(supervision, True, told, Assignments(topics, None), batches, between)
+    if with_kernels(batches) if by_kernel is None else by_kernel:
+        swept = sweep_tokens(supervision, True, told, Assignments(topics, None), batches, by_kernel=True)
+    else:
+        swept = sweep_shards(supervision, True, told, Assignments(topics, None), batches, between)
     inside = batches.terms < told.weights.num_terms
     table = count(swept.topics, batches, num_topics, told.weights.num_terms).topic_term
     moved = jnp.sum(inside & (swept.topics != topics))
@@ -232,6 +288,7 @@ def random_topics(passes: Passes, key: jax.Array, num_topics: int) -> Assignment
 @jitted(static_argnums=(0, 1))
 def _random(num_topics: int, num_terms: int, batches: PaddedBatches, _: None, __: Any, key: jax.Array) -> Found:
     shapes = jnp.zeros((1, num_topics)), jnp.zeros((num_topics, num_terms))
+    batches = batches._replace(terms=batches.terms.astype(jnp.int32))
     z = starts.TopicAssignments(*shapes, batches).sample(key)
     return Found(z.topics[0], z.document_topic.reshape(*batches.lengths.shape[1:], -1), z.topic_term)
 
@@ -264,4 +321,4 @@ def _merged(
     return Assignments(topics, z.document_topic, jnp.asarray(z.topic_term), None, jnp.zeros(()), jnp.zeros(()))
 
 
-_sweep_words = jitted(partial(_sweep, None, None))
+_sweep_words = jitted(partial(_sweep, None, None, None))

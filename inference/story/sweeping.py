@@ -170,13 +170,13 @@ def sweep(
     return assembled(swept, batches, z.topic_term is not None, corpus.num_terms, long, told.weights.labels)
 
 
-def why_no_kernel(graph: BoundGraph, collapsed: bool) -> str:
-    """Why the sweep of a story cannot be one kernel of the GPU; empty where it can."""
+def why_no_kernel(graph: BoundGraph, collapsed: bool, places: int | None = None) -> str:
+    """Why the sweep of a story cannot be one kernel of the GPU; empty where it can. ``places``: of all words if not told."""
     if why := choosing.why_none():
         return why
     if graph.has_sentences:
         return "words of a sentence share their topic"
-    if num_places(graph.corpus) >= LARGEST:
+    if (num_places(graph.corpus) if places is None else places) >= LARGEST:
         return f"the corpus has more than {LARGEST} places"
     shape = Shape.of(graph.num_topics, TRIED, len(graph.corpus))
     rows = np.resize(np.arange(len(graph.few_corpus)), TRIED)

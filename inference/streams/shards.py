@@ -64,10 +64,10 @@ class Shards:
         return ahead(((shard, self.terms(shard)) for shard in shards), number)
 
     def of(self, shard: int, terms: np.ndarray) -> PaddedBatches:
-        """The batches of a shard, and nothing of others."""
+        """The batches of a shard, and nothing of others; terms as they are in the file."""
         parts: list[Any] = [array[shard : shard + 1] for array in self.batches[1:5]]
         places: Any = np.arange(self.batches.lengths[0].size, dtype=np.int32)
-        return PaddedBatches(*[terms.astype(np.int32)[None], *parts, places])
+        return PaddedBatches(*[terms[None], *parts, places])
 
     def _path(self, shard: int) -> Path:
         return self.folder / f"terms-{shard:05d}.npy"
