@@ -34,6 +34,20 @@ SENTENCES = SHAPE.with_sentences(SHAPE.tokens()[1], np.concatenate([np.arange(n)
 FLAT = {"num_topics": 2, "alpha": 1.0, "gamma": 1.0}
 BACKGROUND = np.full(5, -np.log(5), np.float32)
 SEEDS = np.eye(2, 5, dtype=bool) | np.eye(2, 5, 2, dtype=bool)
+OF_WORDS = {  # stories without a response
+    "ctm": {},
+    "stm": {"prevalence": ["age"]},
+    "dmr": {"prevalence": ["age"]},
+    "stm_content": {"background": BACKGROUND, "content": "side", "levels": 2},
+    "dtm": {"background": BACKGROUND, "period": "side", "periods": 2},
+    "seeded_lda": {"seeds": SEEDS, "weight": 2.0},
+    "keyatm": {"seeds": SEEDS, "gamma_seeds": 1.0},
+    "labelled_lda": {"labels": ["first", "second"], "shared": 1, "leak": 0.2},
+    "hdp": {"num_topics": 3},
+    "htmm": {},
+    "dp_mixture": {"num_topics": 3},
+    "polylingual_lda": {"views": np.arange(5) % 2},
+}
 EXACT = [
     ("mixture", "gibbs", {}),
     ("lda", "gibbs", {}),
@@ -47,20 +61,9 @@ EXACT = [
     ("sstm", "gibbs", {"response": "probit", "sigma": 0.5}),
     ("mixture", "nuts", {}),
     ("lda", "nuts", {}),
-    ("ctm", "gibbs", {}),
-    ("stm", "gibbs", {"prevalence": ["age"]}),
-    ("dmr", "gibbs", {"prevalence": ["age"]}),
-    ("stm_content", "gibbs", {"background": BACKGROUND, "content": "side", "levels": 2}),
-    ("dtm", "gibbs", {"background": BACKGROUND, "period": "side", "periods": 2}),
-    ("seeded_lda", "gibbs", {"seeds": SEEDS, "weight": 2.0}),
-    ("keyatm", "gibbs", {"seeds": SEEDS, "gamma_seeds": 1.0}),
-    ("labelled_lda", "gibbs", {"labels": ["first", "second"], "shared": 1, "leak": 0.2}),
-    ("hdp", "gibbs", {"num_topics": 3}),
-    ("htmm", "gibbs", {}),
     ("htmm", "gibbs", {"response": "normal"}),
-    ("dp_mixture", "gibbs", {"num_topics": 3}),
     ("slda_raters", "gibbs", {"raters": 2, "num_classes": 3}),
-    ("polylingual_lda", "gibbs", {"views": np.arange(5) % 2}),
+    *((story, engine, options) for engine in ("gibbs", "nuts") for story, options in OF_WORDS.items()),
 ]
 # every so many draws one counts, so that they are nearly independent; 10 elsewhere
 THINNING = {"hdp": 100, "ctm": 20, "stm": 20, "stm_content": 20, "dtm": 20}

@@ -25,11 +25,6 @@ def load_build():
 
 
 build = load_build()
-# up to 150 CPU seconds each
-DEAR = (
-    "your_own_csv", "topics_or_predictions", "did_it_converge", "additive_text", "sparse_topics", "notebook_to_gpu",
-    "margins", "responses", "four_engines",
-)  # fmt: skip
 each_source = pytest.mark.parametrize("source", build.sources(), ids=lambda source: source.stem)
 
 
@@ -64,17 +59,19 @@ def run_cells(notebook, called):
     return shown
 
 
+def shorter(found):
+    """A tenth, but not less than six."""
+    number = int(found[2])
+    return f"{found[1]}{max(number // 10, min(number, 6))}"
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "source",
-    [pytest.param(one, marks=[pytest.mark.longest] * (one.stem in DEAR)) for one in build.sources()],
-    ids=lambda source: source.stem,
-)
+@each_source
 def test_tutorial_runs(source, tmp_path):
-    """With a quarter of the sweeps, steps and simulations: every cell works. What all of them give is in the notebook."""
+    """With a tenth of the sweeps, steps and simulations: every cell works. What all of them give is in the notebook."""
     notebook = build.read(source)
     for cell in code_cells(notebook):
-        cell.source = LENGTHS.sub(lambda found: f"{found[1]}{int(found[2]) // 4}", cell.source)
+        cell.source = LENGTHS.sub(shorter, cell.source)
     with contextlib.chdir(tmp_path), mock.patch.object(plt, "show", lambda: plt.close("all")):
         assert run_cells(notebook, source.stem)
     assert not registered_blocks(), "a tutorial takes back the blocks that it has registered"
