@@ -193,13 +193,59 @@ def own_alpha(corpus, y=None):
     draw_words(corpus, theta, beta)
 
 
-def test_documents_with_topics_of_their_own_start_at_random():
-    """Merged topics know nothing of who may have them."""
+def odd_piles():
     counts = piles().counts
-    odd = Corpus.from_counts(counts, covariates={"odd": np.arange(len(counts.toarray())) % 2})
-    for story, corpus, begins in ((own_alpha, odd, False), (lda, odd, True)):
-        graph = read(story, corpus, None, {} if story is own_alpha else {"num_topics": 4})
-        assert starts.choose_start("merged", graph) == ("merged" if begins else "random", None)
+    return Corpus.from_counts(counts, covariates={"odd": np.arange(counts.shape[0]) % 2})
+
+
+def test_documents_with_topics_of_their_own_start_from_these():
+    """Merged topics know nothing of who may have them."""
+    corpus = odd_piles()
+    assert starts.choose_start("merged", read(lda, corpus, None, {"num_topics": 4})) == ("merged", None)
+    graph = read(own_alpha, corpus, None, {})
+    assert starts.choose_start("random", graph) == ("random", None)
+    own = np.where(np.asarray(corpus.covariates["odd"])[:, None] == np.arange(4) % 2, 0.5, 1e-4)
+    for asked in (None, "merged", "seeded"):
+        found, (topics, proportions) = starts.choose_start(asked, graph)
+        assert found == "seeded"
+        np.testing.assert_allclose(proportions, own / own.sum(1, keepdims=True), rtol=1e-5)
+        np.testing.assert_allclose(topics, 1 / corpus.num_terms, rtol=1e-5)
+
+
+def test_every_word_begins_in_a_topic_that_its_document_may_have():
+    graph = read(own_alpha, odd_piles(), None, {})
+    data = Data(graph.documents(batches=True), graph.response.on_device())
+    _, expected = starts.choose_start(None, graph)
+    values = {**graph.few_values, "theta": jnp.asarray(expected.proportions)}
+    counts = np.asarray(starts._seeded(graph, data, expected, jax.random.key(0), values).document_topic)
+    assert counts[expected.proportions < 0.1].sum() < 0.01 * counts.sum()
+    assert (counts.sum(0) > 0.2 * counts.sum()).all()
+
+
+def test_chains_of_labelled_documents_end_alike():
+    """Six labels, and words that all have: from random topics three chains of four end in traps."""
+    rng = np.random.default_rng(0)
+    labels = rng.uniform(size=(300, 6)) < 0.3
+    beta = rng.dirichlet(np.full(200, 0.05), 7)
+    weight = np.c_[labels, np.ones(300)] * rng.gamma(0.5, size=(300, 7))
+    counts = np.stack([rng.multinomial(60, part @ beta / part.sum()) for part in weight])
+    names = [f"label {k}" for k in range(6)]
+    corpus = Corpus.from_counts(counts, covariates=dict(zip(names, labels.T.astype(int), strict=True)))
+    settings = {
+        "num_warmup": 100,
+        "num_samples": 20,
+        "num_chains": 4,
+        "progress_bar": False,
+        "labels": names,
+        "shared": 1,
+    }
+    worst = {}
+    for start in (None, "random"):
+        fit = inference.gibbs(models.labelled_lda, corpus, start=start, leak=0.01, gamma=0.05, **settings)
+        found = [np.asarray(fit.mean("beta", chain=chain), float) for chain in range(4)]
+        worst[start] = [min(np.corrcoef(*pair)[0, 1] for pair in zip(beta, one, strict=True)) for one in found]
+    assert min(worst[None]) > 0.95
+    assert min(worst["random"]) < 0.5, "random topics do as well here: the case shows nothing"
 
 
 @pytest.mark.slow
@@ -246,7 +292,8 @@ def test_what_topics_are_expected_to_be(name, more):
     found, expected = starts.choose_start(None, graph)
     assert found == "seeded"
     prior = 0.1 + 5.0 * np.r_[seeds, np.zeros((1, 24))] if name == "seeded_lda" else np.r_[np.ones((3, 24)), seeds]
-    np.testing.assert_allclose(expected, prior / prior.sum(1, keepdims=True), rtol=1e-5)
+    np.testing.assert_allclose(expected.topics, prior / prior.sum(1, keepdims=True), rtol=1e-5)
+    assert expected.proportions is None
 
 
 def test_words_are_drawn_given_what_topics_are_expected_to_be():
@@ -257,7 +304,7 @@ def test_words_are_drawn_given_what_topics_are_expected_to_be():
     expected[:, :4] = np.eye(4)
     batches = data.documents.laid_out
     z = starts.swept(
-        starts.expected_given(jax.random.key(1), expected),
+        starts.expected_given(jax.random.key(1), starts.Expected(expected)),
         starts._first(jax.random.key(0), batches, 4, 24),
         batches,
         24,
@@ -269,7 +316,7 @@ def test_words_are_drawn_given_what_topics_are_expected_to_be():
 
 def test_topics_without_words_of_their_own_do_not_start_from_seeds():
     graph = read(lda, piles(), None, {"num_topics": 4})
-    with pytest.raises(ValueError, match="no topic of the story 'lda' has words of its own beforehand; give 'merged'"):
+    with pytest.raises(ValueError, match="no topic of the story 'lda' has words, or documents, of its own beforehand"):
         starts.choose_start("seeded", graph)
     seeded = read(models.seeded_lda, piles(), None, {"num_topics": 4, "seeds": np.eye(1, 24, dtype=bool)})
     assert starts.choose_start("merged", seeded)[0] == "merged"

@@ -66,9 +66,9 @@ def gibbs(
         are left, in at most twenty steps with a thirtieth of the warm-up's sweeps after each, which count double; chains
         then find the mass of the posterior far more often. Documents with one topic each are merged in the same way. A
         corpus of fewer than 1,000 words, 5,000 where there is a response, starts at random. ``"seeded"``: every word drawn
-        given the topics that the story expects before it has seen any; the default where these differ, by seeds or
-        keywords say. ``"random"``: every word in a topic at random; the default where the response has another weight
-        than 1, since chains that differ predict better together.
+        given the topics, or the proportions, that the story expects before it has seen any; the default where these differ,
+        by seeds, keywords or labels say. ``"random"``: every word in a topic at random; the default where the response has
+        another weight than 1, since chains that differ predict better together.
     response_weight
         The power of the response's likelihood. 1 is the posterior. Hundreds of words outvote one response: above 1, 10 say,
         topics serve predictions, and the mean of many short chains predicts best. A tenth of the documents, 200 at the most,

@@ -14,8 +14,10 @@ what was merged, and what was left next to nothing, finds its words anew. All th
 posterior mean in each sweep: it is a place to start from, and no part of the sampler. Every chain makes its own, from its
 own random topics.
 
-Where a story gives its topics words beforehand, seeds say, merged topics would have any number, and what their words were is
-forgotten: every word is then drawn given the topics that the story expects before it has seen any.
+Where a story gives its topics words beforehand, seeds say, merged topics would have any number, and what their words were
+is forgotten; where it gives documents topics, labels say, merged topics would be of any documents. Every word is then drawn
+given the topics, or the proportions, that the story expects before it has seen any: of labelled topics that begin at random
+many chains end in a trap.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -69,6 +71,7 @@ SUPERVISED = 5  # times as many with a response: topics of few words, found with
 NEAREST = 12  # a topic is merged with one of so many whose terms are most like its own
 MOST_DOCUMENTS = 2000  # that speak for all when topics are compared
 USUAL_ALPHA, USUAL_GAMMA = 0.1, 0.05  # where the story has no fixed Dirichlet priors
+MANY_WORDS = 1e9  # more than any document has
 DEVICE = Lock()  # held by the thread that has work on a GPU
 
 
@@ -78,29 +81,42 @@ def check_start(start: str | None) -> None:
         raise ValueError(f"start is {start!r}; give {' or '.join(map(repr, STARTS))}.")
 
 
-def choose_start(start: str | None, graph: BoundGraph, is_weighed: bool = False) -> tuple[str, np.ndarray | None]:
-    """One of ``STARTS``, where none is asked for the one that suits; with seeded topics, what they are expected to be."""
+class Expected(NamedTuple):
+    """What a story expects before it has seen a word."""
+
+    topics: np.ndarray  # [topics, terms]
+    proportions: np.ndarray | None = None  # [documents, topics], where those of documents differ
+
+
+def choose_start(start: str | None, graph: BoundGraph, is_weighed: bool = False) -> tuple[str, Expected | None]:
+    """One of ``STARTS``, where none is asked for the one that suits; of a seeded start, what is expected."""
     fewest = FEWEST_TOKENS * (SUPERVISED if graph.response_sites else 1)
     if start == "random" or (graph.corpus.num_tokens < fewest and start != "seeded"):
         return "random", None
     if not graph.has_words and start != "seeded":
         at_random = (is_weighed and start is None) or class_site(graph) is None
         return "random" if at_random else "merged", None
-    if graph.has_words and (graph.num_topics < 2 or _topics_are_of_some_documents(graph)):
+    if graph.has_words and graph.num_topics < 2:
         return "random", None
+    if graph.has_words and _topics_are_of_some_documents(graph):
+        if graph.parents[graph.theta] != {graph.theta}:  # a class, nobody knows which
+            return "random", None
+        return "seeded", Expected(
+            *map(np.asarray, graph.program(_expected)(graph.documents(), graph.response.on_device()))
+        )
     expected = _told_apart(graph) if graph.has_words and start != "merged" else None
     if expected is not None:
         return "seeded", expected
     if start == "seeded":
         raise ValueError(
-            f"start is 'seeded', but no topic of the story {graph.story.name!r} has words of its own beforehand; give "
-            "'merged' or 'random'."
+            f"start is 'seeded', but no topic of the story {graph.story.name!r} has words, or documents, of its own "
+            "beforehand; give 'merged' or 'random'."
         )
     return "random" if is_weighed and start is None else "merged", None
 
 
 def start_topics(
-    start: str, expected: np.ndarray | None, graph: BoundGraph, data: Data, num_warmup: int
+    start: str, expected: Expected | None, graph: BoundGraph, data: Data, num_warmup: int
 ) -> Callable | None:
     """A function of keys and states, one for each chain, that gives the states their topics; None for random ones."""
     if start == "random":
@@ -111,15 +127,15 @@ def start_topics(
     return partial(each, partial(_merged, graph, data, *priors(graph), num_warmup), beside)
 
 
-def _told_apart(graph: BoundGraph) -> np.ndarray | None:
-    """The expectation of topics before a word is seen, [topics, terms], where it is not the same for all of them."""
+def _told_apart(graph: BoundGraph) -> Expected | None:
+    """The expectation of topics before a word is seen, where it is not the same for all of them."""
     if _has_fixed_prior(graph, graph.beta):
         _, gamma = priors(graph)
         expected = gamma / gamma.sum(1, keepdims=True)
     else:
         expected = np.asarray(graph.program(_expected_topics)(graph.few_documents, graph.few_y))
     differ = expected.ndim == 2 and not np.allclose(expected, expected[0], rtol=1e-3, atol=0)
-    return expected if differ else None
+    return Expected(expected) if differ else None
 
 
 def _expected_topics(graph: BoundGraph, few: Documents, y: Y) -> jax.Array:
@@ -127,6 +143,14 @@ def _expected_topics(graph: BoundGraph, few: Documents, y: Y) -> jax.Array:
     handler = ZbarHandler(zbar=lambda theta: theta)
     run(graph.story, few, y, {}, handler, prior=mean_of_prior)
     return handler.beta
+
+
+def _expected(graph: BoundGraph, documents: Documents, y: Y) -> tuple[jax.Array, jax.Array]:
+    """The same, and the expectation of all documents' proportions, which have Dirichlet priors of their own."""
+    handler = ZbarHandler(zbar=lambda theta: theta)
+    trace = run(graph.story, documents, y, {}, handler, prior=mean_of_prior)
+    prior = concentration(trace[graph.theta]["fn"])
+    return handler.beta, prior / prior.sum(-1, keepdims=True)
 
 
 def _topics_are_of_some_documents(graph: BoundGraph) -> bool:
@@ -234,7 +258,7 @@ def renumbered(new: np.ndarray, z: Assignments, num_topics: int | None = None) -
     return z._replace(topics=topics, document_topic=np.ascontiguousarray(documents.T), topic_term=terms, long=long)
 
 
-def _seeded(graph: BoundGraph, data: Data, expected: np.ndarray, key: jax.Array, values: Values) -> Assignments:
+def _seeded(graph: BoundGraph, data: Data, expected: Expected, key: jax.Array, values: Values) -> Assignments:
     batches, num_terms = data.documents.laid_out, data.documents.num_terms
     first = alone(_first, key, batches, graph.num_topics, num_terms)
     z = alone(swept, alone(expected_given, key, expected), first, batches, num_terms)
@@ -322,9 +346,14 @@ def words_given(key: jax.Array, topic_term: jax.Array, alpha: jax.Array, gamma: 
     return _given(key, (topic_term + gamma) / (topic_term + gamma).sum(1, keepdims=True), alpha)
 
 
-def expected_given(key: jax.Array, expected: np.ndarray) -> Given:
-    """What a sweep is given where topics stand at their expectation; words of no topic are drawn by proportions alone."""
-    return _given(key, jnp.asarray(expected, jnp.float32), jnp.full((1, len(expected)), USUAL_ALPHA, jnp.float32))
+def expected_given(key: jax.Array, expected: Expected) -> Given:
+    """What a sweep is given where topics stand at their expectation; words of no topic are drawn by proportions alone.
+
+    Expected proportions outweigh the random topics that documents have before.
+    """
+    topics, proportions = expected
+    alpha = np.full((1, len(topics)), USUAL_ALPHA) if proportions is None else MANY_WORDS * proportions
+    return _given(key, jnp.asarray(topics, jnp.float32), jnp.asarray(alpha, jnp.float32))
 
 
 def _given(key: jax.Array, beta: jax.Array, alpha: jax.Array) -> Given:

@@ -293,7 +293,7 @@ def _random(num_topics: int, num_terms: int, batches: PaddedBatches, _: None, __
     return Found(z.topics[0], z.document_topic.reshape(*batches.lengths.shape[1:], -1), z.topic_term)
 
 
-def streamed_start(graph: BoundGraph, expected: np.ndarray | None, passes: Passes, num_warmup: int) -> Callable:
+def streamed_start(graph: BoundGraph, expected: starts.Expected | None, passes: Passes, num_warmup: int) -> Callable:
     """A function of keys and states, one for each chain, that gives them seeded or merged topics (:mod:`.starts`)."""
     if expected is None:
         found = partial(_merged, graph.num_topics, starts.priors(graph), passes, num_warmup)
@@ -302,9 +302,10 @@ def streamed_start(graph: BoundGraph, expected: np.ndarray | None, passes: Passe
     return lambda keys, states: [starts.placed(state, found(key)) for key, state in zip(keys, states, strict=True)]
 
 
-def _seeded(expected: np.ndarray, passes: Passes, key: jax.Array) -> Assignments:
-    z = random_topics(passes, key, len(expected))
-    return passes(_sweep_words, z.topics, len(expected), starts.expected_given(key, expected))
+def _seeded(expected: starts.Expected, passes: Passes, key: jax.Array) -> Assignments:
+    number = len(expected.topics)
+    z = random_topics(passes, key, number)
+    return passes(_sweep_words, z.topics, number, starts.expected_given(key, expected))
 
 
 def _merged(
