@@ -66,7 +66,7 @@ EXACT = [
     *((story, engine, options) for engine in ("gibbs", "nuts") for story, options in OF_WORDS.items()),
 ]
 # every so many draws one counts, so that they are nearly independent; 10 elsewhere
-THINNING = {"hdp": 100, "ctm": 20, "stm": 20, "stm_content": 20, "dtm": 20}
+THINNING = {"hdp": 100, "sstm": 60, "ctm": 20, "stm": 20, "stm_content": 20, "dtm": 20}
 APPROXIMATE = [
     ("slda", "nuts", {}),
     ("mixture", "svi", {}),
