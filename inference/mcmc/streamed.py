@@ -10,6 +10,7 @@ A device gets a shard while it sweeps the one before, and keeps the counts; topi
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -108,6 +109,7 @@ class Passes:
 
     def __call__(self, program: Callable, topics: np.ndarray | None, num_topics: int, *given: Any) -> Assignments:
         """``program(batches, topics, between, *given)`` of each shard, put together."""
+        give_back()
         shards = self.shards
         mine = own(range(shards.number))
         found = np.empty((len(mine), *shards.shape), np.min_scalar_type(num_topics))
@@ -137,6 +139,7 @@ class Passes:
         else:
             found, lanes = gathered((found, lanes), shards.number)
             counts, table = self._of_documents(lanes), total(table)
+        give_back()
         share = jnp.asarray(total(np.array(numbers, np.int64).sum(0)) / max(self.tokens, 1), jnp.float32)
         return Assignments(found, counts, jnp.asarray(table, jnp.float32), None, share[0], share[1])
 
@@ -166,6 +169,12 @@ class Passes:
                     yield under_way.popleft().result()
             while under_way:
                 yield under_way.popleft().result()
+
+
+def give_back() -> None:
+    """Memory that was freed goes back to the system: glibc keeps it for every thread, in pieces."""
+    if hasattr(ctypes.pythonapi, "malloc_trim"):
+        ctypes.pythonapi.malloc_trim(0)
 
 
 @jitted
