@@ -69,7 +69,7 @@ def test_who_asks_for_random_classes_has_them_and_small_corpora_as_well():
 
 
 def test_classes_have_no_seeds_to_start_from():
-    with pytest.raises(ValueError, match="start is 'seeded', but no topic of the story 'mixture' has words, or documents, of its own"):
+    with pytest.raises(ValueError, match="no topic of the story 'mixture' has words, or documents, of its own"):
         inference.gibbs(models.mixture, CORPUS, num_topics=CLUSTERS, **RUN, start="seeded")
 
 
