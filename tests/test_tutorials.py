@@ -25,6 +25,8 @@ def load_build():
 
 
 build = load_build()
+# fifty CPU seconds and more each: all of them would make CI last longer than it may
+DEAR = ("your_own_csv", "additive_text", "topics_or_predictions", "sparse_topics", "margins", "notebook_to_gpu")
 each_source = pytest.mark.parametrize("source", build.sources(), ids=lambda source: source.stem)
 
 
@@ -66,7 +68,11 @@ def shorter(found):
 
 
 @pytest.mark.slow
-@each_source
+@pytest.mark.parametrize(
+    "source",
+    [pytest.param(one, marks=[pytest.mark.longest] * (one.stem in DEAR)) for one in build.sources()],
+    ids=lambda source: source.stem,
+)
 def test_tutorial_runs(source, tmp_path):
     """With a tenth of the sweeps, steps and simulations: every cell works. What all of them give is in the notebook."""
     notebook = build.read(source)
