@@ -13,7 +13,7 @@ from scipy.special import gammaln
 from topiczoo import inference, models
 from topiczoo.corpora import Corpus
 from topiczoo.inference.mcmc.class_starts import merged_classes
-from topiczoo.inference.mcmc.starts import merged
+from topiczoo.inference.mcmc.merging import merged
 from topiczoo.inference.story.classes import class_site
 from topiczoo.inference.story.reading import read
 from topiczoo.models import draw_bags

@@ -14,9 +14,9 @@ from scipy.special import gammaln
 
 from topiczoo import inference, models
 from topiczoo.corpora import Corpus
-from topiczoo.inference.mcmc import chains, starts
+from topiczoo.inference.mcmc import chains, merging, starts
+from topiczoo.inference.mcmc.merging import in_order, merged
 from topiczoo.inference.mcmc.plan import choose_blocks
-from topiczoo.inference.mcmc.starts import in_order, merged
 from topiczoo.inference.story.reading import read
 from topiczoo.inference.story.tracing import Data
 from topiczoo.models import draw_words, lda, slda
@@ -84,7 +84,7 @@ def test_topics_dealt_to_several_are_put_together_again(parts):
 
 def test_topics_near_to_a_merged_one_are_found(monkeypatch):
     """Three topics of the same documents, the third like the second alone; a fourth is a little like the first."""
-    monkeypatch.setattr(starts, "NEAREST", 1)
+    monkeypatch.setattr(merging, "NEAREST", 1)
     terms = np.array([[10, 10, 0, 0], [0, 10, 10, 0], [0, 0, 10, 1], [1, 0, 0, 20]])
     documents = np.array([[10, 10, 5, 0], [10, 10, 6, 0], [0, 0, 0, 10], [0, 0, 0, 11]])
     np.testing.assert_array_equal(merged(documents, terms, 2, ALPHA, GAMMA), [0, 0, 0, 1])
@@ -169,10 +169,10 @@ def test_topics_that_are_merged_have_no_words_from_then_on():
         return z
 
     z = starts._first(jax.random.key(0), batches, 8, 24)
-    z, new = starts.fewer_and_fewer(jax.random.key(1), z, 4, *starts.priors(graph), 180, sweep)
-    assert numbers == [8] * starts.SWEEPS + [7] * 6 + [6] * 6 + [5] * 6  # a thirtieth of a warm-up of 180
+    z, new = merging.fewer_and_fewer(jax.random.key(1), z, 4, *starts.priors(graph), 180, sweep)
+    assert numbers == [8] * merging.SWEEPS + [7] * 6 + [6] * 6 + [5] * 6  # a thirtieth of a warm-up of 180
     assert len(new) == 8 and set(new) == set(range(4))
-    fewer = starts.renumbered(new, z, 4)
+    fewer = merging.renumbered(new, z, 4)
     np.testing.assert_array_equal(fewer.topic_term.sum(0), graph.corpus.counts.toarray().sum(0))
     np.testing.assert_array_equal(fewer.document_topic.sum(1), graph.corpus.lengths)
     assert fewer.topics.max() < 4

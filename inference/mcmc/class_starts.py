@@ -21,7 +21,8 @@ from ..kernels.sweep import Given
 from ..story.bound import BoundGraph
 from ..story.classes import class_site, num_classes
 from ..story.tracing import Values
-from .starts import FACTOR, USUAL_GAMMA, each, fewer_and_fewer, merged
+from .merging import FACTOR, fewer_and_fewer, merged
+from .starts import USUAL_GAMMA, each
 
 ALPHA = 1.0  # of the classes' shares
 

@@ -38,7 +38,7 @@ from ..story.bound import BoundGraph
 from ..story.sweeping import why_no_kernel
 from ..story.tracing import traced
 from ..streams.shards import Shards
-from . import starts
+from . import merging, starts
 from .split import SplitGibbs
 
 ONE = np.int32(0), np.int32(1)  # shards between which a sweep goes
@@ -320,13 +320,13 @@ def _seeded(expected: starts.Expected, passes: Passes, key: jax.Array) -> Assign
 def _merged(
     num_topics: int, priors: tuple[np.ndarray, np.ndarray], passes: Passes, num_warmup: int, key: jax.Array
 ) -> Assignments:
-    number = starts.FACTOR * num_topics
+    number = merging.FACTOR * num_topics
 
     def sweep(told: Any, z: Assignments) -> Assignments:
         return passes(_sweep_words, z.topics, number, told)
 
-    z, new = starts.fewer_and_fewer(key, random_topics(passes, key, number), num_topics, *priors, num_warmup, sweep)
-    z = starts.renumbered(new, z, num_topics)
+    z, new = merging.fewer_and_fewer(key, random_topics(passes, key, number), num_topics, *priors, num_warmup, sweep)
+    z = merging.renumbered(new, z, num_topics)
     topics = z.topics.astype(np.min_scalar_type(num_topics))
     return Assignments(topics, z.document_topic, jnp.asarray(z.topic_term), None, jnp.zeros(()), jnp.zeros(()))
 
