@@ -87,7 +87,7 @@ def test_topics_near_to_a_merged_one_are_found(monkeypatch):
     monkeypatch.setattr(merging, "NEAREST", 1)
     terms = np.array([[10, 10, 0, 0], [0, 10, 10, 0], [0, 0, 10, 1], [1, 0, 0, 20]])
     documents = np.array([[10, 10, 5, 0], [10, 10, 6, 0], [0, 0, 0, 10], [0, 0, 0, 11]])
-    np.testing.assert_array_equal(merged(documents, terms, 2, ALPHA, GAMMA), [0, 0, 0, 1])
+    np.testing.assert_array_equal(merged(documents, terms, 2, ALPHA, GAMMA, weight=1.0), [0, 0, 0, 1])
 
 
 def test_topics_take_the_numbers_at_which_their_priors_fit():
