@@ -77,7 +77,7 @@ def test_topics_dealt_to_several_are_put_together_again(parts):
     whole = rng.poisson(6.0, (30, 4, 1)) * np.eye(4).repeat(5, 1)[None]  # [documents, topics, terms]
     dealt = rng.multinomial(whole.astype(int), np.full(parts, 1 / parts))  # [documents, topics, terms, parts]
     cells = np.concatenate([*np.moveaxis(dealt, -1, 0), np.zeros((30, 1, 20))], 1)
-    becomes = merged(cells.sum(2), cells.sum(0), 4, ALPHA, GAMMA)
+    becomes = merged(cells.sum(2), cells.sum(0), 4, ALPHA, GAMMA, weight=1.0)
     found = becomes[:-1].reshape(parts, 4)
     assert (found == found[0]).all() and len(set(found[0])) == 4
 
