@@ -66,7 +66,7 @@ EXACT = [
     *((story, engine, options) for engine in ("gibbs", "nuts") for story, options in OF_WORDS.items()),
 ]
 # every so many draws one counts, so that they are nearly independent; 10 elsewhere
-THINNING = {"hdp": 100, "sstm": 60, "ctm": 20, "stm": 20, "stm_content": 20, "dtm": 20}
+THINNING = {"hdp": 100, "sstm": 60, "dmr": 30, "ctm": 20, "stm": 20, "stm_content": 20, "dtm": 20}
 APPROXIMATE = [
     ("slda", "nuts", {}),
     ("mixture", "svi", {}),
@@ -82,13 +82,14 @@ def main() -> None:
     parser.add_argument("--simulations", type=int, default=400)
     parser.add_argument("--vem-simulations", type=int, default=100)
     parser.add_argument("--only", help="a part of a name, e.g. poisson: other sections of the page stay")
+    parser.add_argument("--ranks-alone", action="store_true", help="with --only: no Geweke's test")
     arguments = parser.parse_args()
     matplotlib.use("agg")
     (HERE / "figures").mkdir(exist_ok=True)
     if arguments.only:
         for case in EXACT:
             if arguments.only in label_of(*case):
-                lines = show(*case, arguments.simulations, with_geweke=True)
+                lines = show(*case, arguments.simulations, with_geweke=not arguments.ranks_alone)
                 print("\n".join(lines), flush=True)
                 put(label_of(*case), lines)
         return

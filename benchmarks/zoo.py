@@ -42,7 +42,7 @@ def arguments_of(story):
     flat = np.full(TERMS, -np.log(TERMS), np.float32)
     return {
         "ctm": {}, "hdp": {"num_topics": 15}, "dmr": {"prevalence": ["age", "side"]}, "stm": {"prevalence": ["age", "side"]},
-        "labelled_lda": {"labels": LABELS, "shared": 1, "leak": 0.01}, "dp_mixture": {"num_topics": 15},
+        "labelled_lda": {"labels": LABELS, "shared": 1, "leak": 0.01, "alpha": 0.5}, "dp_mixture": {"num_topics": 15},
         "stm_content": {"background": flat, "content": "side", "levels": 2, "scale": 1.0},
         "dtm": {"background": flat, "period": "period", "periods": 4},
         "polylingual_lda": {"views": np.arange(TERMS) % 2}, "slda_raters": {"raters": 3, "num_classes": 5},
@@ -98,8 +98,6 @@ def part(name, seed):
     takes = inspect.signature(story).parameters
     usual = {"num_topics": TOPICS, "alpha": 0.2, "gamma": 0.05}
     given = {key: value for key, value in usual.items() if key in takes} | given
-    if name == "labelled_lda":
-        given["alpha"] = 0.5
     simulation = Simulation(story, shape, given)
     drawn = jax.jit(simulation.simulate)(jax.random.key(seed))
     corpus, y = simulation.corpus(drawn.terms, shape), None if drawn.y is None else np.asarray(drawn.y)
