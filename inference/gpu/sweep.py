@@ -73,8 +73,8 @@ def sweep_by_kernel(
         num_documents = given.context[0].num_documents if of_lanes else len(counts)
         arrays = [eta, predictors, *response.numbers(num_documents)]
     launch = Launch(given.weights, batches, shape, interpret)
-    how = {"collapsed": collapsed, "soft": False, "of_lanes": of_lanes}
-    return launch(given.keys[0], z.topics, counts, arrays, response=response, **how)
+    key, _ = given.keys
+    return launch(key, z.topics, counts, arrays, response=response, collapsed=collapsed, soft=False, of_lanes=of_lanes)
 
 
 def lane_counts(topics: jax.Array, batches: PaddedBatches, num_topics: int) -> jax.Array:
