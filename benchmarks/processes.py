@@ -1,11 +1,13 @@
 """How far a Gibbs iteration goes on a host: tokens a second and memory, in memory, in shards, by several processes.
 
     python benchmarks/processes.py --tokens 1e6,1e7,1e8 --ways memory,shards,processes [--iterations 4] [--write]
+    python benchmarks/processes.py --data FOLDER --topics 50 --thinning 10 --ways memory,processes
 
 `memory` is one process, `shards` the same with the tokens in files, `processes` two processes of one core each against the
 one with two, `both` two processes with shards. Whole iterations of LDA from random topics, one chain, after the first; by
-C++ where that is built. Documents have 100 tokens, terms by Zipf's law. Draws of all ways must be the same. Seconds of
-processors are those of all processes together.
+C++ where that is built. Documents have 100 tokens, terms by Zipf's law; or they are those of a folder with counts.npz and
+ratings (speed.py), and normal sLDA is fitted. With --thinning every so many draws are kept. Draws of all ways must be the
+same. Seconds of processors are those of all processes together.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from pathlib import Path
 
 import numpy as np
 from measuring import circumstances, show, table_of
+from speed import load
 
 LENGTH = 100  # tokens of a document
 PACKAGES = ("jax", "jaxlib", "numpyro")
@@ -48,24 +51,36 @@ def make(tokens, terms, folder):
         np.save(folder / f"{name}.npy", array)
 
 
+def from_files(options):
+    import pandas as pd
+    from scipy import sparse
+
+    from topiczoo.corpora import Corpus
+
+    data, indices, indptr = (np.load(options.folder / f"{name}.npy") for name in ("data", "indices", "indptr"))
+    matrix = sparse.csr_array((data, indices, indptr), shape=(len(indptr) - 1, options.terms))
+    words = np.arange(options.terms).astype(str).astype(object)
+    names = np.arange(matrix.shape[0]).astype(str).astype(object)
+    return Corpus(matrix, words, names, np.arange(len(names)), pd.DataFrame(index=names))
+
+
+def rated(folder):
+    from topiczoo.corpora import Corpus
+
+    counts, vocabulary, rating = load(folder)
+    return Corpus.from_counts(counts, vocabulary), "slda", [(rating - rating.mean()) / rating.std()]
+
+
 def one(options):
     """One process: the seconds of each iteration, what it took in all, and what was drawn."""
     from topiczoo import distributed
 
     if options.number > 1:
         distributed.initialize(f"127.0.0.1:{options.port}", options.number, options.process)
-    import pandas as pd
-    from scipy import sparse
-
     from topiczoo import inference
-    from topiczoo.corpora import Corpus
     from topiczoo.inference.mcmc.chains import Chains
 
-    data, indices, indptr = (np.load(options.folder / f"{name}.npy") for name in ("data", "indices", "indptr"))
-    matrix = sparse.csr_array((data, indices, indptr), shape=(len(indptr) - 1, options.terms))
-    words = np.arange(options.terms).astype(str).astype(object)
-    names = np.arange(matrix.shape[0]).astype(str).astype(object)
-    corpus = Corpus(matrix, words, names, np.arange(len(names)), pd.DataFrame(index=names))
+    corpus, story, y = rated(options.data) if options.data else (from_files(options), "lda", [])
     taken, plain = [], Chains.advance
 
     def timed(self, steps):
@@ -77,8 +92,8 @@ def one(options):
     Chains.advance = timed
     more = {"shards": options.folder / "shards"} if options.way == "shards" else {}
     fit = inference.gibbs(
-        "lda", corpus, num_topics=options.topics, num_warmup=0, num_samples=options.iterations, num_chains=1,
-        start="random", keep=[], progress_bar=False, **more,
+        story, corpus, *y, num_topics=options.topics, num_warmup=0, num_samples=options.iterations * options.thinning,
+        thinning=options.thinning, num_chains=1, start="random", keep=[], progress_bar=False, **more,
     )  # fmt: skip
     digest = hashlib.sha256(np.ascontiguousarray(fit.statistics["lp"]).tobytes())
     digest.update(np.ascontiguousarray(fit.means["beta"] if "beta" in fit.means else fit.draws["beta"]).tobytes())
@@ -101,7 +116,8 @@ def run(way, number, options, folder):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     flags = ["--way", way, "--number", number, "--port", port, "--folder", folder, "--topics", options.topics]
-    flags += ["--terms", options.terms, "--iterations", options.iterations]
+    flags += ["--terms", options.terms, "--iterations", options.iterations, "--thinning", options.thinning]
+    flags += ["--data", options.data] if options.data else []
     cores = sorted(os.sched_getaffinity(0))
     started = []
     for process in range(number):
@@ -126,6 +142,8 @@ def main():
     parser.add_argument("--topics", type=int, default=100)
     parser.add_argument("--terms", type=int, default=50_000)
     parser.add_argument("--iterations", type=int, default=4)
+    parser.add_argument("--thinning", type=int, default=1)
+    parser.add_argument("--data")
     parser.add_argument("--rounds", type=int, default=1, help="how often all ways are run in turn")
     parser.add_argument("--write", action="store_true")
     for name, kind in (("process", int), ("number", int), ("port", int), ("way", str), ("folder", Path)):
@@ -135,10 +153,12 @@ def main():
         return one(options)
     ways = {"memory": ("memory", 1), "shards": ("shards", 1), "processes": ("memory", 2), "both": ("shards", 2)}
     rows = []
-    for tokens in map(int, map(float, options.tokens.split(","))):
+    sizes = [int(load(options.data)[0].sum())] if options.data else map(int, map(float, options.tokens.split(",")))
+    for tokens in sizes:
         folder = Path(tempfile.mkdtemp())
         try:
-            make(tokens, options.terms, folder)
+            if not options.data:
+                make(tokens, options.terms, folder)
             found: dict[str, list] = {}
             for _ in range(options.rounds):
                 for way in options.ways.split(","):

@@ -12,13 +12,17 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from numpyro.infer import Gibbs
 from numpyro.infer.gibbs import GIBBS_SITES_KWARG
 from scipy import integrate, stats
 from scipy.special import gammaln, log_softmax
 
+from topiczoo import models
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
+from topiczoo.inference.blocks import conjugate
 from topiczoo.inference.kernels.assignments import count
+from topiczoo.inference.mcmc import plan as plans
 from topiczoo.inference.mcmc.plan import choose_blocks
 from topiczoo.inference.story.reading import read
 from topiczoo.inference.story.tracing import Data
@@ -268,3 +272,31 @@ def test_a_block_adds_up_its_means_and_never_uses_a_key_twice(clusters_plan):
     np.testing.assert_allclose(first.total["share"], means[0], rtol=1e-5)
     np.testing.assert_allclose(second.total["share"], means.sum(0), rtol=1e-5)
     assert (first.z["share"] != start.z["share"]).all() and (second.z["share"] != first.z["share"]).all()
+
+
+@pytest.mark.filterwarnings("ignore:.*already stores a value")
+def test_blocks_one_after_the_other_draw_what_numpyros_composite_kernel_draws(monkeypatch):
+    plan = choose_blocks(read(models.slda, CORPUS, AGE, {"num_topics": 2}))
+    assert not plan.by_nuts  # which is told of changes by NumPyro's kernel
+    data = Data(documents(CORPUS, batches=True), plan.graph.response.on_device())
+    kernels = [plan.kernel()]
+    monkeypatch.setattr(plans, "Blocks", Gibbs)
+    kernels.append(plan.kernel())
+    states = [kernel.init(jax.random.key(0), 0, None, data, {}) for kernel in kernels]
+    for _ in range(3):
+        states = [jax.jit(kernel.sample)(state, data, {}) for kernel, state in zip(kernels, states, strict=True)]
+        own, plain = ({**state.z, "totals": [block.total for block in state.block_states]} for state in states)
+        jax.tree.map(np.testing.assert_array_equal, own, plain)
+
+
+@pytest.mark.parametrize("shape", [(3,), (1, 3), (40, 3)])
+def test_densities_of_counts_are_the_same_a_few_rows_at_a_time(monkeypatch, shape):
+    monkeypatch.setattr(conjugate, "AT_ONCE", 21)
+    rng = np.random.default_rng(0)
+    prior, counts = rng.gamma(1.0, size=shape), rng.poisson(2.0, (40, 3))
+    found = conjugate.log_densities_of_counts(jnp.asarray(prior, jnp.float32), jnp.asarray(counts, jnp.float32))
+
+    def log_beta(x):
+        return gammaln(x).sum(-1) - gammaln(x.sum(-1))
+
+    np.testing.assert_allclose(found, log_beta(prior + counts) - log_beta(prior), rtol=1e-4, atol=1e-4)

@@ -70,7 +70,7 @@ def test_every_engine_gives_the_same_on_any_number_of_devices(tmp_path):
         printed = subprocess.check_output([sys.executable, "-c", EVERY_ENGINE], env=environment, cwd=tmp_path)
         found.append(json.loads(printed.splitlines()[-1]))
     assert [one.pop("devices") for one in found] == [1, 8]
-    assert len(found[0]) == 12 and len(set(found[0].values())) > 9  # shards or not, some agree to the last bit
+    assert len(found[0]) == 12 and len(set(found[0].values())) >= 9  # the three of shards may agree with those of none
     for one in found[1:]:
         assert one == found[0]
 

@@ -19,9 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax.flatten_util import ravel_pytree
-from jax.scipy.special import gammaln
 from numpyro.distributions import constraints
 
+from ..kernels.special import gammaln
 from ..samplers.gamma import dirichlet
 from ..samplers.gig import GeneralizedInverseGaussian
 from ..story.bound import BoundGraph
@@ -29,12 +29,28 @@ from ..story.classes import densities_of_classes, is_class
 from ..story.tracing import Data, Values, run, total
 from .block import Block, Few, log_density_of
 
+AT_ONCE = 2**20  # counts of documents whose densities are found side by side
 MAX_GAUSSIAN = 2000  # larger normal sites go to NUTS: their precision matrix would not be worth it
 
 
 def log_beta_function(x: jax.Array) -> jax.Array:
     """log B(x) = sum_k log Gamma(x_k) - log Gamma(sum_k x_k) over the last axis."""
     return gammaln(x).sum(-1) - gammaln(x.sum(-1))
+
+
+def log_densities_of_counts(prior: jax.Array, counts: jax.Array) -> jax.Array:
+    """log int prod_k theta_k^n_k Dir(theta; prior) of each row of counts, or of all rows of one prior together.
+
+    Of many rows some at a time, so that no logarithms of all Gamma functions stand in memory.
+    """
+    rows = max(AT_ONCE // counts.shape[-1], 1)
+    if counts.ndim != 2 or len(counts) <= rows:
+        density = log_beta_function(prior + counts)
+    elif prior.ndim == 1 or len(prior) == 1:
+        density = jax.lax.map(lambda row: log_beta_function(prior.ravel() + row), counts, batch_size=rows)
+    else:
+        density = jax.lax.map(lambda both: log_beta_function(sum(both)), (prior, counts), batch_size=rows)
+    return density - log_beta_function(prior)
 
 
 class DirichletBlock(Block):

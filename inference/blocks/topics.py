@@ -19,7 +19,7 @@ from ..story.bound import BoundGraph
 from ..story.sweeping import StorySupervision, read_weights, sweep, why_no_kernel
 from ..story.tracing import Data, Values, concentration, run, total
 from .block import Block
-from .conjugate import log_beta_function
+from .conjugate import log_densities_of_counts
 
 RECORDED = ("lp", "usage", "moved", "proposed")  # by topic_statistics
 
@@ -142,7 +142,7 @@ def topic_statistics(
     lp = total(trace, others) if others else jnp.zeros(())
     for name, counts in integrated.items():
         prior = concentration(trace[name]["fn"])  # in its own shape, often one row: log Gamma is dear
-        lp += (log_beta_function(prior + counts) - log_beta_function(prior)).sum()
+        lp += log_densities_of_counts(prior, counts).sum()
     if graph.theta not in integrated:
         lp += xlogy(z.from_theta, trace["z"]["fn"].theta).sum()
     if graph.beta not in integrated:

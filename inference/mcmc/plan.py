@@ -31,6 +31,7 @@ from ..story.classes import is_class, refuse_linked_classes
 from ..story.response import Y
 from ..story.tracing import base_distribution
 from ..story.validation import Unserved
+from .composite import Blocks
 
 # in the order in which they are asked
 BUILT_IN: tuple[type[Block], ...] = (
@@ -135,7 +136,7 @@ class Plan:
             start = init_to_median if correlated else init_to_uniform
             nuts = NUTS(model, find_heuristic_step_size=False, init_strategy=start)
             pairs.insert(self._nuts_place, (nuts, self.by_nuts))
-        return Gibbs(pairs)
+        return Blocks(pairs)
 
     def constrain(self, state: Any) -> dict[str, Any]:
         """The sites that a state holds."""

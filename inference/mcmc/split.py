@@ -44,15 +44,18 @@ class SplitGibbs:
         return self.kernel.init(*arguments)
 
     def program(self, steps: int, thinning: int, unstored: Any, fields: Any, state: Any, data: tuple) -> Callable:
-        """A function from a chain's state to its state so many steps later, the draws and the fields of its states."""
+        """A function from a chain's state to its state so many steps later, the draws and the fields of its states.
+
+        Topics of all words are large: programs give back what they have changed and nothing besides.
+        """
         corpus, _ = data
         topics: TopicBlock = self.kernel._kernels[-1]
-        others = jitted(traced(self._draw_others)).lower(state, data)
+        others = jitted(traced(self._before_sweep)).lower(state, data)
         _, told = others.out_info
         own, between = own_shards(corpus.batches), None if self.at_once else (np.int32(0), np.int32(0))
         sweep = jitted(traced(partial(_sweep, topics))).lower(between, told, own_topics(state.z["z"]), own)
         swept = jax.eval_shape(traced(partial(_sweep, topics)), between, told, state.z["z"], corpus.batches)
-        last = jitted(traced(partial(self._finish, unstored, fields))).lower(state, swept, data)
+        last = jitted(traced(partial(self._after_sweep, unstored, fields))).lower(state, swept, data)
         number, most = len(corpus.batches.terms), limits(corpus.batches, told.weights)
         with ThreadPoolExecutor() as threads:  # the compiler works on one core
             draw_others, shards, finish = threads.map(lambda lowered: lowered.compile(), (others, sweep, last))
@@ -60,19 +63,46 @@ class SplitGibbs:
         def run(state: Any, data: tuple) -> tuple[Any, dict, dict]:
             kept, own = [], own_shards(data[0].batches)
             for step in range(steps):
-                state, told = draw_others(state, data)
+                new, told = draw_others(state, data)
+                state = self._whole(new, state.block_states[-1])
                 z = own_topics(state.z["z"])
                 if self.at_once:
                     found = shards(None, told, z, own)
                 else:
                     found = by_threads(shards, own, told, z, own, workers=self.workers)
-                state, *drawn = finish(state, Swept(*map(jnp.asarray, gathered(found, number, most))), data)
+                swept = Swept(*map(jnp.asarray, gathered(found, number, most)))
+                state, *drawn = finish(state, swept, data)
+                last = state.block_states[-1]
+                state = self._whole(state, last._replace(z={**last.z, "z": last.z["z"]._replace(topics=swept.topics)}))
                 if (step + 1) % thinning == 0:
                     kept.append(jax.tree.map(np.asarray, drawn))
             draws, found = jax.tree.map(lambda *parts: np.stack(parts), *kept)
             return state, draws, found
 
         return run
+
+    def _whole(self, state: Any, topics: Any) -> Any:
+        """A state of all blocks, that of the topics the last."""
+        states = (*state.block_states[: len(self.kernel._kernels) - 1], topics)
+        return state._replace(z=self.kernel._merge_z(states), block_states=states)
+
+    def _before_sweep(self, state: Any, data: tuple) -> tuple[Any, Given]:
+        """What :meth:`_draw_others` gives, without topics and what is drawn with them."""
+        state, told = self._draw_others(state, data)
+        topics = self.kernel._kernels[-1]
+        if topics.supervised:
+            documents, y, values = told.context
+            told = told._replace(context=(documents, y, {n: v for n, v in values.items() if n not in topics.sites}))
+        else:
+            told = told._replace(context=None)
+        return state._replace(z={}, block_states=state.block_states[:-1]), told
+
+    def _after_sweep(self, unstored: Any, fields: Any, state: Any, swept: Swept, data: tuple) -> tuple[Any, dict, dict]:
+        """What :meth:`_finish` gives, each site once, and without the topics that it was given."""
+        state, *drawn = self._finish(unstored, fields, state, swept, data)
+        *others, last = state.block_states
+        last = last._replace(z={**last.z, "z": last.z["z"]._replace(topics=None)})
+        return state._replace(z={}, block_states=(*others, last)), *drawn
 
     def _with(self, kernels: Any) -> Gibbs:
         kernel = copy.copy(self.kernel)
