@@ -49,7 +49,7 @@ def log_densities_of_counts(prior: jax.Array, counts: jax.Array) -> jax.Array:
     elif prior.ndim == 1 or len(prior) == 1:
         density = jax.lax.map(lambda row: log_beta_function(prior.ravel() + row), counts, batch_size=rows)
     else:
-        density = jax.lax.map(lambda both: log_beta_function(sum(both)), (prior, counts), batch_size=rows)
+        density = jax.lax.map(lambda both: log_beta_function(both[0] + both[1]), (prior, counts), batch_size=rows)
     return density - log_beta_function(prior)
 
 
