@@ -18,6 +18,7 @@ from .mcmc import ratio_tests
 from .online_em import engine as online_em
 from .posterior import store
 from .posterior.posterior import Posterior
+from .programs.blas import one_thread
 from .story.validation import Unserved
 
 Given = ParamSpec("Given")
@@ -47,7 +48,10 @@ def _fits(engine: Callable[Given, Posterior]) -> Callable[Given, Fit]:
         if folder is not None:
             call = functools.partial(call, checkpoint=Checkpoint.of_call(engine, arguments, named))
         try:
-            found = Fit.like(call(*arguments, **{name: value for name, value in named.items() if name != "checkpoint"}))
+            with one_thread():
+                found = Fit.like(
+                    call(*arguments, **{name: value for name, value in named.items() if name != "checkpoint"})
+                )
         except Unserved as refusal:
             raise advised(refusal) from refusal
         if folder is not None:

@@ -104,15 +104,16 @@ def test_gathered_numbers_travel_in_few_bytes_and_come_back_as_they_were(monkeyp
     sent = []
 
     def gather(array, tiled):
-        sent.append(array.dtype)
+        sent.append(array.nbytes)
         return np.concatenate([array, array])
 
     monkeypatch.setattr(processes.jax, "process_count", lambda: 2)
     monkeypatch.setattr(processes.multihost_utils, "process_allgather", gather)
     parts = np.array([[3, 255]], np.int32), np.array([[300.0]], np.float32)
     whole = processes.gathered(parts, 2, (255, 300))
-    assert sent == [np.uint8, np.uint16] and [part.dtype for part in whole] == [np.int32, np.float32]
+    assert sent == [2 * 1 + 1 * 2] and [part.dtype for part in whole] == [np.int32, np.float32]
     np.testing.assert_array_equal(whole[0], [[3, 255]] * 2)
+    np.testing.assert_array_equal(whole[1], [[300.0]] * 2)
     np.testing.assert_array_equal(processes.total(np.array([2**30, 1])), [2**31, 2])
 
 

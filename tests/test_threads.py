@@ -1,4 +1,4 @@
-"""Two threads may fit at once; a process that was forked says what it lacks in the place of waiting for it."""
+"""Two threads may fit at once, LAPACK has one; a process that was forked says what it lacks instead of waiting."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import stories
 from fits import fit_of
 
 from topiczoo import inference, models
+from topiczoo.inference.programs import blas
 
 CORPUS, Y = stories.small()
 TWO = {"num_topics": 2}
@@ -58,3 +59,36 @@ def test_a_forked_process_says_how_to_start_one(tmp_path):
     finally:
         process.kill()
         process.join()
+
+
+def test_lapack_has_one_thread_as_long_as_a_run_lasts():
+    library = blas._openblas()
+    if library is None:
+        pytest.skip("SciPy brings no OpenBLAS here")
+    before = library.scipy_openblas_get_num_threads()
+    library.scipy_openblas_set_num_threads(2)
+    try:
+        with blas.one_thread():
+            with blas.one_thread():
+                assert library.scipy_openblas_get_num_threads() == 1
+            assert library.scipy_openblas_get_num_threads() == 1
+        assert library.scipy_openblas_get_num_threads() == 2
+        with pytest.raises(RuntimeError), blas.one_thread():
+            raise RuntimeError
+        assert library.scipy_openblas_get_num_threads() == 2
+    finally:
+        library.scipy_openblas_set_num_threads(before)
+
+
+def test_an_engine_runs_with_one_thread_of_lapack():
+    library = blas._openblas()
+    if library is None:
+        pytest.skip("SciPy brings no OpenBLAS here")
+    found = []
+
+    def story(corpus, y=None):
+        found.append(library.scipy_openblas_get_num_threads())
+        return models.lda(corpus, num_topics=2)
+
+    inference.gibbs(story, CORPUS, num_warmup=1, num_samples=1, num_chains=1, progress_bar=False)
+    assert set(found) == {1}

@@ -44,6 +44,7 @@ class Weights(NamedTuple):
     proportions: jax.Array  # alpha (theta integrated out) or theta, [documents or 1, topics]
     coefficients: tuple[jax.Array, ...]  # the eta of each `zbar @ eta`, each [topics, ...]
     labels: Labels | None = None  # where the terms of each document's label begin
+    arranged: Any = None  # term_topic as the C++ sweep reads it, where that is made once for many shards
 
     @property
     def num_terms(self) -> int:
@@ -281,8 +282,9 @@ def _in_machine_code(
             return None
         response = (weights.coefficients[0], *parabola)
     first = None if weights.labels is None else weights.labels.first
+    beta = compiled.arranged(weights.term_topic) if weights.arranged is None else weights.arranged
     found = compiled.sweep_shards(
-        key, shards, z.document_topic, weights.term_topic, weights.proportions, first, response, collapsed=collapsed
+        key, shards, z.document_topic, beta, weights.proportions, first, response, collapsed=collapsed
     )
     return Swept(*found)
 

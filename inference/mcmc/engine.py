@@ -144,7 +144,7 @@ def gibbs(
     # a sweep in C++, or by a kernel, shares its batches out to threads by itself, but not to processes
     at_once = isinstance(topics, TopicBlock) and (by_kernel or topics.swept_by == COMPILED)
     shared = isinstance(topics, TopicBlock) and passes is None and len(data.documents.laid_out.terms) > 1
-    shared = shared and (number > 1 or not at_once) and not graph.has_sentences
+    shared = shared and (number > 1 or not by_kernel) and not graph.has_sentences
     if graph.has_sentences and number > 1:
         raise ValueError(
             f"{number} processes share out the words of documents; in the story {graph.story.name!r} those of a sentence "

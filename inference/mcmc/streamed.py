@@ -32,6 +32,7 @@ from ..kernels import sharding
 from ..kernels.assignments import Assignments, count
 from ..kernels.sweep import Given, sweep_shards
 from ..native.build import COMPILED
+from ..native.sweep import arranged
 from ..programs.compiling import jitted
 from ..programs.processes import gathered, is_first, largest, own, total
 from ..story.bound import BoundGraph
@@ -82,7 +83,7 @@ def passes_over(folder: Any, graph: BoundGraph, last: Block) -> Passes:
     if is_first():
         shards.write()
     largest(0)  # all wait until it is written
-    return Passes(shards, last.swept_by in (COMPILED, KERNEL))
+    return Passes(shards, last.swept_by)
 
 
 def is_by_device() -> bool:
@@ -93,10 +94,11 @@ def is_by_device() -> bool:
 class Passes:
     """Passes over all shards of a corpus, by threads and processes."""
 
-    def __init__(self, shards: Shards, at_once: bool) -> None:
-        """``at_once``: a sweep shares its work out to threads by itself."""
-        self.on_device = is_by_device()
-        self.shards, self.workers = shards, 1 if at_once or self.on_device else sharding.WORKERS
+    def __init__(self, shards: Shards, swept_by: str) -> None:
+        """``swept_by``: what makes the sweeps, in words."""
+        self.on_device, self.compiled = is_by_device(), swept_by == COMPILED
+        at_once = swept_by in (COMPILED, KERNEL)  # a sweep shares its work out to threads by itself
+        self.shards, self.workers = shards, 1 if self.on_device else 2 if at_once else sharding.WORKERS
         self.between = None if at_once else ONE
         self.longest = int(shards.batches.lengths.max(initial=1))
         self.tokens = int(shards.batches.lengths.sum())
@@ -117,7 +119,8 @@ class Passes:
         lanes: Any = [None] * len(mine)
         if not self.on_device:
             lanes = np.empty((len(mine), *shards.batches.lengths.shape[1:], num_topics), narrow)
-        table: Any = np.zeros((num_topics, shards.corpus.num_terms), np.int32 if self.on_device else np.int64)
+        whole = np.int32 if self.on_device or self.tokens < 2**31 else np.int64
+        table: Any = np.zeros((num_topics, shards.corpus.num_terms), whole)
         numbers = []
 
         def swept(read: tuple[int, np.ndarray]) -> Found:
@@ -132,7 +135,7 @@ class Passes:
             if self.on_device:
                 table, lanes[place] = _added(narrow, table, one)
             else:
-                np.add(table, one.topic_term, out=table, casting="unsafe")
+                np.add(table, one.topic_term, out=table)
                 lanes[place] = one.lanes
         if self.on_device:
             counts = _of_documents(lanes, self.places)
@@ -237,7 +240,10 @@ class StreamedGibbs(SplitGibbs):
         state, told = self._draw_others(self._dressed(state, z), data)
         documents, y, values = told.context
         values = {name: value for name, value in values.items() if name not in self.hidden}
-        return self._bare(state), told._replace(context=(documents, y, values))
+        weights = told.weights
+        if self.passes.compiled:
+            weights = weights._replace(arranged=arranged(weights.term_topic))
+        return self._bare(state), told._replace(weights=weights, context=(documents, y, values))
 
     def _last(self, unstored: Any, fields: Any, state: Any, z: Assignments, data: tuple) -> tuple[Any, dict, dict]:
         state = self._dressed(state, z)
@@ -286,7 +292,7 @@ def _sweep(
     table = count(swept.topics, batches, num_topics, told.weights.num_terms).topic_term
     moved = jnp.sum(inside & (swept.topics != topics))
     narrow = swept.topics[0].astype(np.min_scalar_type(num_topics))
-    return Found(narrow, swept.counts[0], table, swept.proposed.astype(jnp.int32).sum(), moved)
+    return Found(narrow, swept.counts[0], table.astype(jnp.int32), swept.proposed.astype(jnp.int32).sum(), moved)
 
 
 def random_topics(passes: Passes, key: jax.Array, num_topics: int) -> Assignments:
@@ -299,7 +305,7 @@ def _random(num_topics: int, num_terms: int, batches: PaddedBatches, _: None, __
     shapes = jnp.zeros((1, num_topics)), jnp.zeros((num_topics, num_terms))
     batches = batches._replace(terms=batches.terms.astype(jnp.int32))
     z = starts.TopicAssignments(*shapes, batches).sample(key)
-    return Found(z.topics[0], z.document_topic.reshape(*batches.lengths.shape[1:], -1), z.topic_term)
+    return Found(z.topics[0], z.document_topic.reshape(*batches.lengths.shape[1:], -1), z.topic_term.astype(jnp.int32))
 
 
 def streamed_start(graph: BoundGraph, expected: starts.Expected | None, passes: Passes, num_warmup: int) -> Callable:

@@ -225,26 +225,19 @@ struct InStep {
 ffi::Error SweepAll(ffi::ThreadPool pool, ffi::Buffer<ffi::U32> key, ffi::Buffer<ffi::S32> terms,
                     ffi::Buffer<ffi::S32> topics, ffi::Buffer<ffi::S32> start, ffi::Buffer<ffi::S32> rows,
                     ffi::Buffer<ffi::S32> lengths, ffi::Buffer<ffi::F32> document_topic,
-                    ffi::Buffer<ffi::F32> term_topic, ffi::Buffer<ffi::F32> proportions,
+                    ffi::Buffer<ffi::F32> beta, ffi::Buffer<ffi::F32> proportions,
                     ffi::Buffer<ffi::S32> first_term, ffi::Buffer<ffi::F32> eta, ffi::Buffer<ffi::F32> linear,
                     ffi::Buffer<ffi::F32> curvature, ffi::ResultBuffer<ffi::S32> new_topics,
                     ffi::ResultBuffer<ffi::F32> counts, ffi::ResultBuffer<ffi::F32> proposed, bool collapsed) {
-  const int64_t num_terms = term_topic.dimensions()[0], shards = lengths.dimensions()[0];
-  const Groups g(term_topic.dimensions()[1]);
-  std::vector<float> placed(num_terms * g.room);  // beta with topics in their places
-  const float* beta = term_topic.typed_data();
-  constexpr int64_t kRows = 256;
-  share_out(pool, (num_terms + kRows - 1) / kRows, [&] {
-    return [&](int64_t part) {
-      for (int64_t term = part * kRows; term < std::min(num_terms, (part + 1) * kRows); ++term)
-        for (int64_t k = 0; k < g.topics; ++k) placed[term * g.room + g.place[k]] = beta[term * g.topics + k];
-    };
-  });
+  const int64_t shards = lengths.dimensions()[0];
+  const Groups g(counts->dimensions()[3]);
+  if (beta.dimensions()[1] != g.room) return ffi::Error::InvalidArgument("topics of beta are not in their places");
   std::copy(topics.typed_data(), topics.typed_data() + topics.element_count(), new_topics->typed_data());
   const Sweep s = {g, key.typed_data()[0], key.typed_data()[1], collapsed, terms.dimensions()[2], terms.dimensions()[1],
                    lengths.dimensions()[1], terms.typed_data(), start.typed_data(), rows.typed_data(), lengths.typed_data(),
                    first_term.element_count() ? first_term.typed_data() : nullptr,
-                   document_topic.element_count() ? document_topic.typed_data() : nullptr, placed.data(), proportions.typed_data(), eta.element_count() ? eta.typed_data() : nullptr,
+                   document_topic.element_count() ? document_topic.typed_data() : nullptr, beta.typed_data(),
+                   proportions.typed_data(), eta.element_count() ? eta.typed_data() : nullptr,
                    linear.typed_data(), curvature.typed_data(), proportions.dimensions()[0] > 1,
                    new_topics->typed_data(), counts->typed_data(), proposed->typed_data()};
   share_out(pool, shards * s.batches, [&] {

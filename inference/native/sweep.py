@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import math
+
 import jax
 import jax.numpy as jnp
 
 from .build import COUNT, SWEEP
+
+LANES = 8  # numbers of a vector, kLanes of sweep.cc
+
+
+def arranged(term_topic: jax.Array) -> jax.Array:
+    """beta, [terms, topics], with topics in the places where sweep.cc adds them up: member after member of all groups."""
+    terms, topics = term_topic.shape
+    groups = math.ceil(math.sqrt(topics))
+    members = -(-topics // groups)
+    whole = jnp.pad(term_topic, ((0, 0), (0, groups * members - topics))).reshape(terms, groups, members)
+    return jnp.pad(jnp.swapaxes(whole, 1, 2), ((0, 0), (0, 0), (0, -groups % LANES))).reshape(terms, -1)
 
 
 def sweep_shards(
@@ -14,7 +27,7 @@ def sweep_shards(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:  # fmt: skip
     """New topics of all shards, counts of their lanes and numbers of proposals; threads share out the batches.
 
-    Topics of documents are counted where ``document_topic`` is not known. ``beta`` is [terms, topics];
+    Topics of documents are counted where ``document_topic`` is not known. ``beta`` is :func:`arranged`;
     ``response`` coefficients [topics], and slope and curvature of the log density of each
     document's response in its predictor, [documents].
     """
@@ -23,7 +36,7 @@ def sweep_shards(
     eta, slope, curvature = response or (nothing, nothing, nothing)
     out = (
         jax.ShapeDtypeStruct(topics.shape, jnp.int32),
-        jax.ShapeDtypeStruct((*lengths.shape, beta.shape[1]), jnp.float32),
+        jax.ShapeDtypeStruct((*lengths.shape, proportions.shape[1]), jnp.float32),
         jax.ShapeDtypeStruct(lengths.shape, jnp.float32),
     )
     whole = (terms, topics, start, rows, lengths)
