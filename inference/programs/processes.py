@@ -39,8 +39,10 @@ def gathered(parts: Any, number: int, most: Any = None) -> Any:
         return parts
     leaves, tree = jax.tree.flatten(parts)
     own = list(map(np.asarray, leaves))
-    limits: list[Any] = [None] * len(own) if most is None else tree.flatten_up_to(most)
-    types = [part.dtype if limit is None else np.min_scalar_type(limit) for part, limit in zip(own, limits, strict=True)]
+    limits = [None] * len(own) if most is None else jax.tree.leaves(most, is_leaf=lambda part: part is None)
+    types = [
+        part.dtype if limit is None else np.min_scalar_type(limit) for part, limit in zip(own, limits, strict=True)
+    ]
     small = [part.astype(kind, copy=False) for part, kind in zip(own, types, strict=True)]
     # in one piece: each message takes its time
     told = _all_gather(np.concatenate([np.ascontiguousarray(part).reshape(-1).view(np.uint8) for part in small])[None])
