@@ -38,11 +38,12 @@ from ..programs.processes import gathered, is_first, largest, own, total
 from ..story.bound import BoundGraph
 from ..story.sweeping import why_no_kernel
 from ..story.tracing import traced
-from ..streams.shards import Shards
+from ..streams.shards import TOKENS, Shards
 from . import merging, starts
 from .split import SplitGibbs
 
 ONE = np.int32(0), np.int32(1)  # shards between which a sweep goes
+AT_ONCE = 2**20  # positions that are counted in one go
 ON_THEIR_WAY = 3  # shards that a device has been given, or gives back
 
 
@@ -51,7 +52,6 @@ class Found(NamedTuple):
 
     topics: jax.Array  # [positions, width]
     lanes: jax.Array  # counts of the topics of each lane, [batches, width, topics]
-    topic_term: jax.Array
     proposed: jax.Array = np.zeros(())  # type: ignore[assignment]
     moved: jax.Array = np.zeros(())  # type: ignore[assignment]
 
@@ -111,7 +111,7 @@ class Passes:
 
     def __call__(self, program: Callable, topics: np.ndarray | None, num_topics: int, *given: Any) -> Assignments:
         """``program(batches, topics, between, *given)`` of each shard, put together."""
-        give_back()
+        self._give_back()
         shards = self.shards
         mine = own(range(shards.number))
         found = np.empty((len(mine), *shards.shape), np.min_scalar_type(num_topics))
@@ -120,31 +120,36 @@ class Passes:
         if not self.on_device:
             lanes = np.empty((len(mine), *shards.batches.lengths.shape[1:], num_topics), narrow)
         whole = np.int32 if self.on_device or self.tokens < 2**31 else np.int64
-        table: Any = np.zeros((num_topics, shards.corpus.num_terms), whole)
+        # the last column is of positions without a token
+        table: Any = np.zeros((num_topics, shards.corpus.num_terms + (not self.on_device)), whole)
         numbers = []
 
-        def swept(read: tuple[int, np.ndarray]) -> Found:
+        def swept(read: tuple[int, np.ndarray]) -> tuple[PaddedBatches, Found]:
             shard, terms = read
-            return program(
-                shards.of(shard, terms), None if topics is None else topics[shard][None], self.between, *given
-            )
+            batches = shards.of(shard, on_device(terms) if self.on_device else terms)
+            return batches, program(batches, None if topics is None else topics[shard][None], self.between, *given)
 
-        for place, one in enumerate(self._in_turn(swept, shards.ahead(list(mine), 1 + self.workers))):
+        for place, (batches, one) in enumerate(self._in_turn(swept, shards.ahead(list(mine), 1 + self.workers))):
             found[place] = one.topics
             numbers.append((one.proposed, one.moved))
             if self.on_device:
-                table, lanes[place] = _added(narrow, table, one)
+                table, lanes[place] = _added(narrow, table, batches, one)
             else:
-                np.add(table, one.topic_term, out=table)
+                _add(table, batches.terms[0], found[place])
                 lanes[place] = one.lanes
         if self.on_device:
             counts = _of_documents(lanes, self.places)
         else:
             found, lanes = gathered((found, lanes), shards.number)
-            counts, table = self._of_documents(lanes), total(table)
-        give_back()
+            counts, table = self._of_documents(lanes), total(table)[:, :-1]
+        self._give_back()
         share = jnp.asarray(total(np.array(numbers, np.int64).sum(0)) / max(self.tokens, 1), jnp.float32)
         return Assignments(found, counts, jnp.asarray(table, jnp.float32), None, share[0], share[1])
+
+    def _give_back(self) -> None:
+        """Memory that was freed goes back to the system: glibc keeps it for every thread, in pieces. It takes its time."""
+        if self.tokens > TOKENS and hasattr(ctypes.pythonapi, "malloc_trim"):
+            ctypes.pythonapi.malloc_trim(0)
 
     def _of_documents(self, lanes: np.ndarray) -> np.ndarray:
         """Counts of lanes as those of documents, [documents, topics], in as few bytes."""
@@ -154,13 +159,13 @@ class Passes:
             counts[rows[shard][inside]] = lanes[shard][inside]
         return counts
 
-    def _in_turn(self, swept: Callable, waiting: Iterator) -> Iterator[Found]:
-        """What shards leave, one after the other; some are under way meanwhile."""
+    def _in_turn(self, swept: Callable, waiting: Iterator) -> Iterator[tuple[PaddedBatches, Found]]:
+        """Shards and what they leave, one after the other; some are under way meanwhile."""
         under_way: deque = deque()
         if self.on_device:  # it works on by itself
             for read in waiting:
                 under_way.append(swept(read))
-                under_way[-1].topics.copy_to_host_async()
+                under_way[-1][1].topics.copy_to_host_async()
                 if len(under_way) == ON_THEIR_WAY:
                     yield under_way.popleft()
             yield from under_way
@@ -168,16 +173,19 @@ class Passes:
         with ThreadPoolExecutor(self.workers) as threads:
             for read in waiting:
                 under_way.append(threads.submit(lambda read: jax.block_until_ready(swept(read)), read))
-                if len(under_way) == self.workers:
+                if len(under_way) > self.workers:  # no thread waits while its last shard is counted
                     yield under_way.popleft().result()
             while under_way:
                 yield under_way.popleft().result()
 
 
-def give_back() -> None:
-    """Memory that was freed goes back to the system: glibc keeps it for every thread, in pieces."""
-    if hasattr(ctypes.pythonapi, "malloc_trim"):
-        ctypes.pythonapi.malloc_trim(0)
+def _add(table: np.ndarray, terms: np.ndarray, topics: np.ndarray) -> None:
+    """Add the tokens of a shard to the counts, [topics, terms and one more]: a table of its own may be larger than it."""
+    each = max(1, AT_ONCE // terms.shape[1])
+    for first in range(0, len(terms), each):
+        places = topics[first : first + each].astype(np.intp) * table.shape[1]
+        places += terms[first : first + each]
+        np.add.at(table.reshape(-1), places.reshape(-1), table.dtype.type(1))
 
 
 @jitted
@@ -187,8 +195,11 @@ def _of_documents(lanes: list[jax.Array], places: jax.Array) -> jax.Array:
 
 
 @jitted(static_argnums=0)
-def _added(narrow: Any, table: jax.Array, one: Found) -> tuple[jax.Array, jax.Array]:
-    return table + one.topic_term.astype(table.dtype), one.lanes.astype(narrow)
+def _added(narrow: Any, table: jax.Array, batches: PaddedBatches, one: Found) -> tuple[jax.Array, jax.Array]:
+    """The same where counts stay with a device; and the counts of lanes, in as few bytes."""
+    batches, topics = batches._replace(terms=batches.terms.astype(jnp.int32)), one.topics[None].astype(jnp.int32)
+    num_topics, num_terms = table.shape
+    return table + count(topics, batches, num_topics, num_terms).topic_term.astype(table.dtype), one.lanes.astype(narrow)
 
 
 class StreamedGibbs(SplitGibbs):
@@ -289,10 +300,9 @@ def _sweep(
     else:
         swept = sweep_shards(supervision, True, told, Assignments(topics, None), batches, between)
     inside = batches.terms < told.weights.num_terms
-    table = count(swept.topics, batches, num_topics, told.weights.num_terms).topic_term
     moved = jnp.sum(inside & (swept.topics != topics))
     narrow = swept.topics[0].astype(np.min_scalar_type(num_topics))
-    return Found(narrow, swept.counts[0], table.astype(jnp.int32), swept.proposed.astype(jnp.int32).sum(), moved)
+    return Found(narrow, swept.counts[0], swept.proposed.astype(jnp.int32).sum(), moved)
 
 
 def random_topics(passes: Passes, key: jax.Array, num_topics: int) -> Assignments:
@@ -305,7 +315,7 @@ def _random(num_topics: int, num_terms: int, batches: PaddedBatches, _: None, __
     shapes = jnp.zeros((1, num_topics)), jnp.zeros((num_topics, num_terms))
     batches = batches._replace(terms=batches.terms.astype(jnp.int32))
     z = starts.TopicAssignments(*shapes, batches).sample(key)
-    return Found(z.topics[0], z.document_topic.reshape(*batches.lengths.shape[1:], -1), z.topic_term.astype(jnp.int32))
+    return Found(z.topics[0], z.document_topic.reshape(*batches.lengths.shape[1:], -1))
 
 
 def streamed_start(graph: BoundGraph, expected: starts.Expected | None, passes: Passes, num_warmup: int) -> Callable:
