@@ -63,7 +63,7 @@ class Shards:
         """Shards with their terms; so many are read while others are worked on."""
         return ahead(((shard, self.terms(shard)) for shard in shards), number)
 
-    def of(self, shard: int, terms: np.ndarray) -> PaddedBatches:
+    def of(self, shard: int, terms: Any) -> PaddedBatches:
         """The batches of a shard, and nothing of others; terms as they are in the file."""
         parts: list[Any] = [array[shard : shard + 1] for array in self.batches[1:5]]
         places: Any = np.arange(self.batches.lengths[0].size, dtype=np.int32)
