@@ -364,3 +364,38 @@ def test_scores_are_those_of_the_exact_predictive_law(fit, monkeypatch):
     assert abs(frame.loc["coverage_90", "value"] - np.mean(np.abs(below - 0.5) < 0.45)) < 0.1
     with pytest.raises(ValueError, match="has 3 values"):
         scores(fit, CORPUS, [1.0, 2.0, 3.0])
+
+
+def of_theta(corpus, y=None, *, num_topics=K, alpha=ALPHA):
+    """A response of the proportions themselves, not of the topics that the words were given."""
+    with numpyro.plate("topics", num_topics):
+        beta = numpyro.sample("beta", dist.Dirichlet(jnp.ones(corpus.num_terms)))
+    eta = numpyro.sample("eta", dist.Normal(0, 2).expand([num_topics]).to_event(1))
+    sigma = numpyro.sample("sigma", dist.HalfNormal(1))
+    documents = numpyro.plate("documents", corpus.num_documents)
+    with documents:
+        theta = numpyro.sample("theta", dist.Dirichlet(jnp.full(num_topics, alpha)))
+    draw_words(corpus, theta, beta)
+    with documents:
+        numpyro.sample("y", dist.Normal(theta @ eta, sigma), obs=y)
+
+
+def test_a_response_of_proportions_follows_theta_given_the_words():
+    """theta given topics is Dirichlet(alpha + n): 4,000 draws of it stand for each assignment of topics."""
+    y = np.array([0.5, -0.4, 1.0, 0.2])[WHICH]
+    fit = fit_of(of_theta, DRAWS, CORPUS, y)
+    found = fit.predict(CORPUS, **EXACTLY).expected
+    logs = inference.log_likelihood(fit, CORPUS, y, inner=2, num_burn=20, seed=2)
+    rng = np.random.default_rng(0)
+    for (kind, point), law in LAWS.items():
+        chosen = law.counts[rng.choice(len(law.p), 4000, p=law.p)]
+        theta = rng.standard_gamma(ALPHA + chosen)
+        means = theta / theta.sum(1, keepdims=True) @ at("eta", point)
+        own, value = WHICH == kind, y[WHICH == kind][0]
+        for drawn, exact in (
+            (found[point][own], means),
+            (found[point][own] ** 2, means**2),
+            (np.exp(logs[point][own]), stats.norm.pdf(value, means, at("sigma", point))),
+        ):
+            limit = 5.3 * exact.std() * np.sqrt(1 / COPIES + 1 / 4000)
+            assert abs(drawn.mean() - exact.mean()) < limit, (kind, point)

@@ -11,7 +11,7 @@ from fits import fit_of
 from scipy.stats import norm
 
 from topiczoo.diagnostics.scoring.predictive_scores import class_scores, crps, r_squared, real_scores, scores
-from topiczoo.inference.predictive.fold_in import FoldIn, responses
+from topiczoo.inference.predictive.fold_in import FoldIn
 from topiczoo.models import draw_words, medlda
 
 RNG = np.random.default_rng(0)
@@ -140,4 +140,4 @@ def test_several_responses_and_parts():
 def test_a_margin_beside_the_response_is_no_response_of_its_own():
     corpus, y = stories.tiny()
     fit = fit_of(medlda, {"beta": np.full((1, 2, 2, 3), 1 / 3)}, corpus, y, margin="regression", num_topics=2)
-    assert responses(FoldIn(fit, corpus).graph) == ["y"]
+    assert FoldIn(fit, corpus).responses == ["y"]

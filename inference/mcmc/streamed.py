@@ -199,9 +199,8 @@ def _added(narrow: Any, table: jax.Array, batches: PaddedBatches, one: Found) ->
     """The same where counts stay with a device; and the counts of lanes, in as few bytes."""
     batches, topics = batches._replace(terms=batches.terms.astype(jnp.int32)), one.topics[None].astype(jnp.int32)
     num_topics, num_terms = table.shape
-    return table + count(topics, batches, num_topics, num_terms).topic_term.astype(table.dtype), one.lanes.astype(
-        narrow
-    )
+    more = count(topics, batches, num_topics, num_terms).topic_term
+    return table + more.astype(table.dtype), one.lanes.astype(narrow)
 
 
 class StreamedGibbs(SplitGibbs):

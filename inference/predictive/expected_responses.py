@@ -15,7 +15,7 @@ from topiczoo.corpora import Corpus
 
 from ..posterior.posterior import Posterior
 from .class_posterior import ClassPosterior, answers, label_above
-from .fold_in import FoldIn, responses
+from .fold_in import FoldIn
 from .responding import respond
 
 MOST_TRIALS = 2000  # of a class above the words, over all draws and chains: some seconds
@@ -37,7 +37,7 @@ def expected_responses(fit: Posterior, corpus: Corpus, *, most_draws: int = 400,
     """
     fold = FoldIn(fit, corpus)
     above = label_above(fold.graph, fit.sites)
-    if not (responses(fold.graph) if above is None else answers(fold, above)):
+    if not (fold.responses if above is None else answers(fold, above)):
         return {}
     key = jax.random.key(seed)
     if above is not None:
@@ -62,7 +62,7 @@ def _through_draws(fold: FoldIn, data: tuple, key: jax.Array, draws: dict[str, j
     def one(drawn: tuple) -> dict[str, dict]:
         key, values = drawn
         zbar, given = fold.expected_topics(data[0], values)
-        return respond(fold.graph, tuple(responses(fold.graph)), 1, key, data[0], zbar, given)
+        return respond(fold.graph, tuple(fold.responses), 1, key, data[0], zbar, given)
 
     return jax.lax.map(one, (jax.random.split(key, len(next(iter(draws.values())))), draws))
 

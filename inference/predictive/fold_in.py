@@ -18,6 +18,7 @@ from numpyro.primitives import Messenger
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import LEAST_POSITIONS, Documents, rounded_up
 
+from ..blocks.local import above_theta
 from ..gpu.choosing import expected_counts_of, soft_sweeps_of, with_kernels
 from ..kernels.assignments import Assignments, mean_topics
 from ..kernels.sharding import by_threads, side_by_side
@@ -61,14 +62,6 @@ def known_words(fit: Posterior, corpus: Corpus) -> Corpus:
     return corpus.with_vocabulary(fit.vocabulary)
 
 
-def responses(graph: BoundGraph) -> list[str]:
-    """What follows from zbar, at once or by way of other sites, and is observed or read by nothing."""
-    after = set(graph.response_sites)
-    while more := graph.children(sorted(after)) - after:
-        after |= more
-    return [n for n in graph.density_axis if n in after and (n in graph.observed or graph.children([n]) == {n})]
-
-
 class FoldIn:
     """Sweeps of the topics of some documents, theta integrated out and no response seen, at each posterior draw.
 
@@ -99,6 +92,16 @@ class FoldIn:
         # the room that a compiled program has for a document
         self.deepest = rounded_up(max(int(np.max(self.corpus.laid_out.depth)), LEAST_POSITIONS)) if words else 0
         self.data = self.corpus, self.graph.response.on_device()
+
+    @property
+    def responses(self) -> list[str]:
+        """What follows from topics or proportions, at once or by way of other sites, and is observed or read by nothing."""
+        graph, above = self.graph, above_theta(self.graph)
+        seen = set() if self.local is None else {*self.local.parts}  # of the documents, whatever their responses are
+        after = {*graph.response_sites, *(graph.children(above) - {*above} - seen)}
+        while more := graph.children(sorted(after)) - after:
+            after |= more
+        return [n for n in graph.density_axis if n in after and (n in graph.observed or graph.children([n]) == {n})]
 
     def _bound(self, known: Corpus, response: Response | None) -> BoundGraph:
         """The story read on the documents; on others that look alike it is not read again."""

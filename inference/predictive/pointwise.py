@@ -19,7 +19,7 @@ from ..story.support import check_support, observed
 from ..story.tracing import Values, ZbarHandler, base_distribution, log_prob, run
 from ..story.validation import check_counts, check_draws, check_seed
 from .class_posterior import ClassPosterior, label_above
-from .fold_in import FoldIn, responses
+from .fold_in import FoldIn
 from .predicting import LEAST_RESPONSES, as_prediction, predicted
 from .prediction import Prediction
 from .responding import respond
@@ -79,7 +79,7 @@ def pointwise(
     fold = FoldIn(fit, corpus, fit.response.like_this(corpus, y))
     graph = fold.graph
     above = label_above(graph, fit.sites)  # a class that the fit has never seen
-    names = [] if above else [name for name in responses(graph) if name in graph.observed]
+    names = [] if above else [name for name in fold.responses if name in graph.observed]
     blind = FoldIn(fit, corpus) if predictions or not names else None
     if not names:
         assert blind is not None
@@ -104,7 +104,7 @@ def pointwise(
     check_support(graph, seen)
     values_of = {name: seen[name].value.astype(float) for name in names}
     enough = -(-LEAST_RESPONSES // (len(fold.chains) * len(draw_index(fit, most_draws))))
-    given = inner or enough, tuple(axes.items()), tuple(responses(blind.graph)) if blind else (), enough
+    given = inner or enough, tuple(axes.items()), tuple(blind.responses) if blind else (), enough
     parts = list(fold.run(_densities, *given, **settings))
     logs = {}
     for name, values in values_of.items():

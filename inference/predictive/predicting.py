@@ -26,7 +26,7 @@ from ..story.tracing import Data, Values
 from ..story.validation import check_draws, check_seed
 from .class_posterior import ClassPosterior, answers, label_above
 from .conformal import Calibration
-from .fold_in import FoldIn, responses
+from .fold_in import FoldIn
 from .prediction import Prediction, by_weight
 from .probabilities import (
     ABOVE_THE_WORDS,
@@ -151,7 +151,7 @@ def predicted(
     # chains that count for little leave fewer draws: more responses are drawn at each
     shared = 1.0 if weights is None else len(weights) * float(np.sum(np.square(weights)))
     settings["least"] = int(np.ceil(LEAST_RESPONSES * shared))
-    if not (responses(fold.graph) if above is None else answers(fold, above)):
+    if not (fold.responses if above is None else answers(fold, above)):
         raise ValueError(f"The story {fit.story.name!r} has no response; use transform for topic proportions.")
     if above is not None:
         parts = _parts_from_above(fold, above, rule, settings, progress_bar)
@@ -195,7 +195,7 @@ def _drawn(
     z = fold.topics(corpus, sweep_key, centre, values, burn)
     theta = fold.theta(corpus, z, values)
     zbar = fold.zbar(corpus, z, theta)
-    names, given = tuple(responses(fold.graph)), fold.given(z, theta, values)
+    names, given = tuple(fold.responses), fold.given(z, theta, values)
     return respond(fold.graph, names, repeats, response_key, corpus, zbar, given)
 
 
@@ -248,7 +248,7 @@ def plug_in(fold: FoldIn, repeats: int) -> Callable[..., dict]:
 def _plugged_in(
     fold: FoldIn, repeats: int, corpus: Documents, key: jax.Array, theta: jax.Array, zbar: jax.Array, values: Values
 ) -> dict[str, dict]:
-    names, given = tuple(responses(fold.graph)), {**values, fold.graph.theta: theta}
+    names, given = tuple(fold.responses), {**values, fold.graph.theta: theta}
     return respond(fold.graph, names, repeats, key, corpus, zbar, given)
 
 

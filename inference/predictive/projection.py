@@ -17,7 +17,7 @@ from numpyro.distributions import constraints
 
 from ..programs.compiling import jitted
 from ..story.tracing import Values, ZbarHandler, base_distribution, run
-from .fold_in import FoldIn, responses
+from .fold_in import FoldIn
 
 LogScore = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
 """Of a predictor [documents]: how near it comes, the slope and the (negative) curvature of that, each [documents]."""
@@ -38,7 +38,7 @@ def yes_or_no(fold: FoldIn, values: Values, theta: Any, draws: np.ndarray, zbar:
     None where the response is not yes or no, has no probabilities (a hinge), or is not that of one ``zbar @ eta``.
     """
     graph, corpus = fold.graph, fold.corpus
-    names = responses(graph)
+    names = fold.responses
     values = {**values, graph.theta: theta}
     answer = ZbarHandler(jnp.asarray(zbar, jnp.float32))
     trace = run(graph.story, corpus, None, values, answer, prior=True)
