@@ -83,7 +83,11 @@ class Simulation:
             if site.document_axis is not None and graph.children([name]) == {name} and not graph.drives_words([name])
         ]  # fmt: skip
         above = any(site.discrete and site.document_axis is not None for site in graph.latent.values())
-        if not found and above:  # a class; without one the story, as it is told, has no response
+        if found or not above:  # without a class the story, as it is told, has no response
+            return found
+        given = bind(self.story, corpus, Response.of(corpus, np.zeros(len(corpus))))
+        found = [name for name in graph.latent if name not in given.latent]
+        if not found:
             raise ValueError(
                 f"The story {self.story.name!r} takes y but has no site of documents that nothing reads, to be its "
                 "response."

@@ -178,9 +178,9 @@ def _topics_follow(fit: Fit, beta: np.ndarray) -> bool:
 
 def _coefficients(fit: Fit, num_draws: int) -> np.ndarray | None:
     """The coefficients as features, scaled to their spread, [chain, draw, topic, feature]; None without any."""
-    views = [fit.draws[name].reshape(*fit.draws[name].shape[:3], -1) for name in fit.coefficients]
-    if not views:
+    if not fit.coefficients:
         return None
+    views = [fit.by_topic(name).reshape(*fit.by_topic(name).shape[:3], -1) for name in fit.coefficients]
     value = np.concatenate(views, -1).astype(np.float32)
     if value.shape[1] != num_draws:
         value = value[:, fit.snapshot_index]

@@ -20,7 +20,7 @@ def panels_of(fit: Fit, sites: Sequence[str] | None = None) -> dict[str, np.ndar
     """Columns of coefficients, name -> draws [chain, draw, topic]; classes have their names."""
     found = {}
     for site in fit.coefficients if sites is None else sites:
-        value = fit.draws[site]
+        value = fit.by_topic(site)
         flat = value.reshape(*value.shape[:3], -1)
         classes = fit.classes if fit.classes is not None and len(fit.classes) == flat.shape[-1] else None
         for column in range(flat.shape[-1]):

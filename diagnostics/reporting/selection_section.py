@@ -21,7 +21,9 @@ DROPPED = 3  # topics that do not count and are shown beside those that do
 
 def selection(fit: Any, corpus: Any, y: Any, what: str) -> Section | None:
     """Relevant against irrelevant topics, and error against the number kept; None without coefficients to choose from."""
-    if len(fit.coefficients) != 1 or y is None or fit.draws[fit.coefficients[0]].shape[2] < LEAST_TOPICS:
+    if len(fit.coefficients) != 1 or y is None or fit.graph.dims[fit.coefficients[0]][0] != "topic":
+        return None
+    if fit.draws[fit.coefficients[0]].shape[2] < LEAST_TOPICS:
         return None
     if fit.draws[fit.coefficients[0]].shape[2] > MOST_TOPICS:
         told = (

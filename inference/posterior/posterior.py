@@ -180,6 +180,10 @@ class Posterior:
         """Sites of numbers of topics that a response reads."""
         return [name for name in self.graph.with_role("coefficients") if name in self.draws]
 
+    def by_topic(self, site: str) -> np.ndarray:
+        """Draws of a site of topics, [chain, draw, topic, ...], whichever of its axes that of topics is."""
+        return np.moveaxis(self.draws[site], 2 + self.graph.dims[site].index("topic"), 2)
+
     def mean(self, site: str, *, chain: int | None = None) -> np.ndarray:
         """The posterior mean of a site, over all chains or of one.
 
@@ -205,8 +209,12 @@ class Posterior:
         return means.mean(0)
 
     def global_draws(self, most: int | None = None) -> dict[str, np.ndarray]:
-        """Draws [chain, draw, ...] of all sites that are not of documents, at draws where all of them are stored."""
-        of_corpus = [name for name in self.draws if "document" not in self.graph.dims.get(name, ())]
+        """Draws [chain, draw, ...] of all sites that are not of documents, at draws where all of them are stored.
+
+        What the story computes from sites is computed again, of whatever documents it runs on.
+        """
+        computed = self.graph.deterministic
+        of_corpus = [n for n in self.draws if n not in computed and "document" not in self.graph.dims.get(n, ())]
         draws = {name: self.draws[name] for name in of_corpus}
         if self.snapshots:
             draws = {name: value[:, self.snapshot_index] for name, value in draws.items()} | self.snapshots

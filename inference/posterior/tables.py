@@ -47,7 +47,7 @@ def topics(
         "score": np.take_along_axis(scores, chosen, 1).ravel(),
     })  # fmt: skip
     for name in fit.coefficients:
-        value = fit.draws[name][chain]
+        value = fit.by_topic(name)[chain]
         if value.ndim == 2:
             frame[name] = value.mean(0)[topic]
             frame[f"{name}_low"], frame[f"{name}_high"] = np.quantile(value, [0.05, 0.95], axis=0)[:, topic]

@@ -18,11 +18,10 @@ from scipy.special import log_softmax, softmax
 
 from topiczoo.corpora.layouts import Documents, distinct_pairs
 
-from ..blocks.conjugate import LabelBlock
 from ..posterior.posterior import Posterior
 from ..steps.words import e_step, first_gamma, pair_batches
 from ..story.bound import BoundGraph
-from ..story.classes import is_class, num_classes
+from ..story.classes import densities_of_classes, is_class, num_classes
 from ..story.graph import THETA
 from ..story.sweeping import read_weights
 from ..story.tracing import Data, Values, ZbarHandler, run
@@ -54,10 +53,12 @@ def answers(fold: FoldIn, site: str) -> list[str]:
     """What is predicted where a class stands above the words: the class, or where the fit has never seen classes what they
     generate, sites of documents beside theta that depend on the class or on the topics and that nothing reads."""
     graph, drawn = fold.graph, fold.fit.sites
-    if site not in drawn and not (graph.has_words and _never_seen(fold.fit, site)):
+    if site not in drawn and not _never_seen(fold.fit, site):
         return [site]
-    found = sorted((graph.children([site]) | {*graph.response_sites}) - {site, graph.theta, *drawn})
-    return [name for name in found if graph.children([name]) == {name}]
+    below = graph.children([site]) | {*graph.response_sites}
+    found = sorted(below - {site, graph.theta, *drawn, *graph.observed})
+    found = [name for name in found if graph.children([name]) == {name}]
+    return found or ([] if graph.has_words else [site])  # of bags of words the one topic of each
 
 
 def _never_seen(fit: Posterior, site: str) -> bool:
@@ -87,7 +88,9 @@ class ClassPosterior:
         return {**values, self.site: jnp.full(corpus.num_documents, label, jnp.int32)}
 
     def _logits(self, corpus: Documents, values: Values) -> jax.Array:
-        return LabelBlock(self.graph, [self.site]).logits(values, Data(corpus, None))
+        # nothing that is to be predicted counts
+        seen = self.graph.children([self.site]) & {self.site, *self.graph.observed}
+        return densities_of_classes(self.graph, self.site, sorted(seen), Data(corpus, None), values)
 
     def _weights_and_prior(self, corpus: Documents, values: Values, label: jax.Array) -> tuple:
         """log beta [V, K], alpha [D, K] and log p(c) [D] given the class."""

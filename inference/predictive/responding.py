@@ -31,11 +31,20 @@ def respond(
     }
 
 
+def _classes(fn: Any) -> jax.Array | None:
+    """The values that a response can have, if they are known and the same for all documents."""
+    if not fn.has_enumerate_support or fn.event_shape:
+        return None
+    try:
+        return fn.enumerate_support(expand=False)
+    except (NotImplementedError, jax.errors.ConcretizationTypeError):  # of so many trials each
+        return None
+
+
 def _response(fn: Any, draw: jax.Array) -> dict[str, jax.Array]:
     """A response's draw, and its mean and the probabilities of its classes where they have a closed form."""
     out = {"draw": draw}
-    if fn.has_enumerate_support and not fn.event_shape:
-        classes = fn.enumerate_support(expand=False)
+    if (classes := _classes(fn)) is not None:
         density = jax.vmap(fn.log_prob)(jnp.broadcast_to(classes, (classes.shape[0], *draw.shape)))
         density = jnp.moveaxis(density, 0, -1)
         # a margin's densities do not sum to 1, those of other classes do: they are losses

@@ -239,13 +239,17 @@ class _Column:
 
 def _site(fit: Posterior, site: str | None) -> str:
     known = fit.coefficients
-    if site is None and len(known) == 1:
-        return known[0]
-    if site is None or site not in known:
+    chosen = known[0] if site is None and len(known) == 1 else site
+    if chosen not in known:
         have = ", ".join(map(repr, known)) or "none"
         said = "missing" if site is None else repr(site)
         raise ValueError(f"site is {said}; the story {fit.story.name!r} has the coefficients {have}: name one.")
-    return site
+    if fit.graph.dims[chosen][0] != "topic":
+        raise ValueError(
+            f"site is {chosen!r}, whose first axis is not that of topics; topics are chosen by coefficients of zbar, as in "
+            "zbar @ eta."
+        )
+    return chosen
 
 
 def _wanted(rule: str, keep: Any, num_topics: int) -> int | None:
