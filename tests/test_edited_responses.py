@@ -91,6 +91,17 @@ def documents_of(number=24):
     return Corpus.from_counts(counts, covariates=covariates), (2 * first - 1).astype(np.float32)
 
 
+def leaning_by_class(corpus, y=None):
+    """The class of a document, drawn and then used to index, says which topics it has."""
+    with numpyro.plate("topics", K):
+        beta = numpyro.sample("beta", dist.Dirichlet(jnp.full(corpus.num_terms, 0.5)))
+    lean = numpyro.sample("lean", dist.Gamma(1.0, 1.0).expand([2, K]).to_event(2))
+    with numpyro.plate("documents", corpus.num_documents):
+        of_class = numpyro.sample("y", dist.Bernoulli(0.5), obs=y)
+        theta = numpyro.sample("theta", dist.Dirichlet(lean[of_class] + 0.01))
+    draw_words(corpus, theta, beta)
+
+
 CORPUS, Y = documents_of()
 OWN = np.maximum(np.kron(np.eye(K), np.full(3, 1 / 3)), 1e-6).astype(np.float32)  # topics with terms of their own
 SHARES = CORPUS.counts.toarray().reshape(-1, K, 3).sum(2) / 20
@@ -164,3 +175,13 @@ def test_a_class_above_topics_is_simulated_with_the_words():
     counts = corpus.counts.toarray()
     of_classes = np.stack([counts[y == label].mean(0) for label in range(3)])
     assert np.ptp(of_classes, axis=0).max() > 3  # of 60 words; sampling alone gives differences of 0.5
+
+
+def test_a_class_that_a_story_indexes_by_is_a_whole_number():
+    """y comes as floats; what the site gives back can be an index."""
+    y = (Y > 0).astype(float)
+    fit = inference.gibbs(leaning_by_class, CORPUS, y, num_warmup=50, num_samples=50, num_chains=1, progress_bar=False)
+    found = fit.predict(CORPUS)
+    assert (found.code == (Y > 0)).mean() > 0.75
+    with pytest.raises(ValueError, match=r"^y of document '0' is 2\.0, outside the support of the site 'y'"):
+        inference.gibbs(leaning_by_class, CORPUS, np.where(np.arange(24) == 0, 2.0, y), progress_bar=False)

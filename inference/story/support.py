@@ -15,7 +15,7 @@ from topiczoo.corpora.layouts import Documents
 
 from .bound import BoundGraph
 from .response import Y
-from .tracing import ZbarHandler, base_distribution, run
+from .tracing import GIVEN, ZbarHandler, base_distribution, run
 
 INTERVAL = type(constraints.integer_interval(0, 1))
 TAKES = {
@@ -59,11 +59,11 @@ def _observed(graph: BoundGraph, corpus: Documents, y: Y) -> dict[str, Any]:
     def by_document(array: jax.Array, axis: int) -> jax.Array:
         return jnp.moveaxis(array, axis, 0).reshape(corpus.num_documents, -1)
 
-    # the bare function: NaN is not masked and nothing is rounded yet
-    trace = run(graph.story.plain, corpus, y, {}, ZbarHandler(lambda theta: theta))
+    trace = run(graph.story, corpus, y, {}, ZbarHandler(lambda theta: theta))
     seen = {}
     for name in graph.observed:
-        fn, value, axis = trace[name]["fn"], trace[name]["value"], graph.density_axis[name]
+        fn, axis = trace[name]["fn"], graph.density_axis[name]
+        value = trace[name]["infer"].get(GIVEN, trace[name]["value"])
         if axis is None or isinstance(value, tuple):
             continue
         if jnp.broadcast_shapes(jnp.shape(value), fn.shape()) != fn.shape():

@@ -34,6 +34,7 @@ from .response import Y
 
 Values = Mapping[str, Any]
 TRACING = threading.RLock()  # NumPyro's stack of handlers is one for all threads: hold this while a story is traced
+GIVEN = "given"  # what a site is given of y, in its message's "infer"
 _traced_in: int | None = None  # the process that has traced a story, and so used JAX
 
 
@@ -191,6 +192,7 @@ class _Unlabelled(Messenger):
         if msg["type"] != "sample" or not msg["is_observed"] or not hasattr(msg["value"], "dtype"):
             return
         value, fn = jnp.asarray(msg["value"]), msg["fn"]
+        msg["infer"] = {**(msg["infer"] or {}), GIVEN: value}  # as it is, NaN and all
         if not jnp.issubdtype(value.dtype, jnp.floating) or isinstance(fn, dist.Unit):
             return
         if self.present:
