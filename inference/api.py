@@ -16,6 +16,7 @@ from .marginal import nuts_engine, svi_engine
 from .mcmc import engine as mcmc
 from .mcmc import ratio_tests
 from .online_em import engine as online_em
+from .posterior import store
 from .posterior.posterior import Posterior
 from .programs.blas import one_thread
 from .story.validation import Unserved
@@ -69,14 +70,7 @@ check = _advised(ratio_tests.check)
 
 
 def load(path: str | Path, story: str | Callable | None = None, **arguments: Any) -> Fit:
-    """Read a fit written by ``Fit.save``.
-
-    A story of the zoo is found again by its name. Any other must be given, and so must functions of yours among its
-    arguments: ``load(path, story=my_story, response=my_response)``. Nothing is imported or run because a file names it.
-    ``fit.info["story_source"]`` is the story's text when it was saved; if the story has changed since, a warning says so.
-
-    A file whose checksum is wrong or which does not agree with itself is refused.
-    """
-    from .posterior import store  # with HDF5, which is imported when a file is met
-
     return Fit.like(store.load(path, story, **arguments))
+
+
+load.__doc__ = store.load.__doc__

@@ -19,6 +19,7 @@ from .posterior import tables
 from .posterior.effects import effects
 from .posterior.naming import renamed
 from .posterior.posterior import Posterior
+from .posterior.store import save, to_datatree
 from .predictive.predicting import predict, transform
 from .predictive.prediction import Prediction
 from .predictive.selection import Selection, select
@@ -34,8 +35,6 @@ class Fit(Posterior):
     @cached_property
     def posterior(self) -> xarray.DataTree:
         """Everything as an ArviZ DataTree: groups posterior, sample_stats, and for large sites snapshots and means."""
-        from .posterior.store import to_datatree  # with HDF5, which is imported when a file is met
-
         return to_datatree(self)
 
     def topics(
@@ -160,6 +159,4 @@ class Fit(Posterior):
         every share to within 4% of itself. Everything else is kept exactly, as are means. The file is compressed and has a
         checksum; xarray and ArviZ read it (``xarray.open_datatree(path, engine="h5netcdf")``).
         """
-        from .posterior.store import save
-
         return save(self, path)

@@ -164,7 +164,14 @@ def _listed(item: Any) -> Any:
 
 
 def load(path: str | Path, story: str | Callable | None = None, **arguments: Any) -> Posterior:
-    """See :func:`topiczoo.inference.load`."""
+    """Read a fit written by ``Fit.save``.
+
+    A story of the zoo is found again by its name. Any other must be given, and so must functions of yours among its
+    arguments: ``load(path, story=my_story, response=my_response)``. Nothing is imported or run because a file names it.
+    ``fit.info["story_source"]`` is the story's text when it was saved; if the story has changed since, a warning says so.
+
+    A file whose checksum is wrong or which does not agree with itself is refused.
+    """
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"path is {path!r}; give the name of a file written by Fit.save.")
     if not os.path.isfile(path):
