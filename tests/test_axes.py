@@ -59,7 +59,7 @@ def graph_of(story, corpus=SQUARE, y=None, **arguments):
 def test_axes_are_joined_where_index_meets_index(function, shapes, same):
     """All other pairs of axes stay apart, though all may be of one size."""
     arguments = {name: jnp.zeros(shape) for name, shape in zip("ab", shapes, strict=True)}
-    axes, given, _ = joined_axes(lambda named: function(named["a"], named["b"]), arguments)
+    axes, given, _, _ = joined_axes(lambda named: function(named["a"], named["b"]), arguments, {})
     nodes = {(i, j): axes.find(node) for i, name in enumerate("ab") for j, node in enumerate(given[name])}
     found = {(one, other) for one in nodes for other in nodes if one < other and nodes[one] == nodes[other]}
     assert found == set(same)

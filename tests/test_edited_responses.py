@@ -167,6 +167,19 @@ def test_the_response_of_a_documents_one_topic_is_predicted_and_not_the_topic():
     np.testing.assert_allclose(logs, logsumexp(density, -1), rtol=1e-3, atol=1e-3)
 
 
+def test_what_a_class_looks_up_has_an_axis_of_classes(tmp_path):
+    """Chains whose classes have other numbers have the same levels once they are matched."""
+    order = np.array([2, 0, 1])
+    draws = {"beta": FOUR.copy(), "share": np.full((2, 4, K), 1 / K, np.float32), "level": np.repeat(ETA[:1, :1], 4, 1)}
+    draws["level"] = np.concatenate([draws["level"], draws["level"][..., order]])
+    draws["beta"][1] = draws["beta"][1][:, order]
+    fit = fit_of(kinds, draws, CORPUS, Y)
+    assert fit.graph.dims["level"] == ("topic",) and fit.coefficients == ["level"]
+    aligned = diagnostics.align(fit).draws["level"]
+    np.testing.assert_allclose(aligned[0], aligned[1], rtol=1e-6)
+    assert diagnostics.report(fit, tmp_path / "report.html", progress_bar=False).stat().st_size > 10_000
+
+
 def test_a_class_above_topics_is_simulated_with_the_words():
     """Documents of a class have words of its own topic: mutual information shows in the counts."""
     like = Corpus.from_counts(np.full((300, 6), 10))

@@ -1,9 +1,10 @@
 """Which axes of a story's arrays are one and the same: documents, topics, terms, labels.
 
 Two axes are the same where the story computes with them index by index: in a sum of two arrays, along the inner axis of a
-matrix product, within a plate. So an axis of a site is one of topics if it meets, anywhere between the site and the words
-or the response, the topics of what is handed to ``draw_words`` or multiplied with zbar. Neither names of arguments nor
-sizes are asked: a story with as many terms as topics is read as any other.
+matrix product, within a plate; and an axis along which a class looks up numbers is that of the classes. So an axis of a
+site is one of topics if it meets, anywhere between the site and the words or the response, the topics of what is handed
+to ``draw_words`` or multiplied with zbar. Neither names of arguments nor sizes are asked: a story with as many terms as
+topics is read as any other.
 """
 
 from __future__ import annotations
@@ -16,6 +17,16 @@ import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 Axis = int  # a node of the union
+AS_BEFORE = {  # what leaves whole numbers places on the same axis, or on none
+    "add", "broadcast_in_dim", "clamp", "convert_element_type", "copy", "max", "min", "reshape", "select_n", "squeeze",
+    "transpose",
+}  # fmt: skip
+
+
+class Own(list):
+    """The axes of an array; and where its numbers are places on an axis, that one."""
+
+    places: Axis | None = None
 
 
 class Axes:
@@ -25,9 +36,9 @@ class Axes:
         self._parent: list[Axis] = []
         self._size: list[int] = []
 
-    def new(self, shape: Iterable[int]) -> list[Axis]:
+    def new(self, shape: Iterable[int]) -> Own:
         """Axes that nothing is known of yet, one for each of a shape."""
-        made = []
+        made = Own()
         for size in shape:
             made.append(len(self._parent))
             self._parent.append(len(self._parent))
@@ -66,7 +77,12 @@ class Axes:
             made = [self.new(_shape(out)) for out in equation.outvars]
             known |= dict(zip(equation.outvars, made, strict=True))
             rule = RULES.get(equation.primitive.name, _inside_or_alike)
-            rule(self, equation.params, [axes(atom) for atom in equation.invars], made)
+            told = [axes(atom) for atom in equation.invars]
+            rule(self, equation.params, told, made)
+            if equation.primitive.name in AS_BEFORE:
+                of = {part.places for part in told if getattr(part, "places", None) is not None}
+                for own in made:
+                    own.places = of.pop() if len(of) == 1 else None
         return [axes(atom) for atom in jaxpr.outvars]
 
 
@@ -84,6 +100,7 @@ def _inside_or_alike(axes: Axes, params: dict, given: list[list[Axis]], made: li
         if isinstance(inner, Jaxpr) and len(inner.invars) == len(given) and len(inner.outvars) == len(made):
             for found, own in zip(axes.walk(inner, given), made, strict=True):
                 axes.join_all(found, own)
+                own.places = getattr(found, "places", None)
             return
     for own in made:
         for part in given:
@@ -163,6 +180,8 @@ def _gather(axes: Axes, params: dict, given: list[list[Axis]], made: list[list[A
     for i, position in zip(kept, numbers.offset_dims, strict=True):
         if sizes[i] == axes._size[operand[i]]:
             axes.join(operand[i], made[0][position])
+    if (places := getattr(indices, "places", None)) is not None and len(numbers.start_index_map) == 1:
+        axes.join(operand[numbers.start_index_map[0]], places)
     others = [axis for position, axis in enumerate(made[0]) if position not in numbers.offset_dims]
     axes.join_all(indices[:-1], others)
 
@@ -227,13 +246,22 @@ RULES: dict[str, Rule] = {
 }  # fmt: skip
 
 
-def joined_axes(function: Callable, arguments: dict[str, Any]) -> tuple[Axes, dict[str, Any], Any]:
-    """The axes of a function's arguments and results, in their places, joined where the function joins them."""
+def joined_axes(
+    function: Callable, arguments: dict[str, Any], counted: dict[str, int]
+) -> tuple[Axes, dict[str, Any], Any, dict[str, Axis]]:
+    """The axes of a function's arguments and results, in their places, joined where the function joins them.
+
+    Arguments that are ``counted`` are whole numbers below those given; the axes that they count along are the last result.
+    """
     traced, shapes = jax.make_jaxpr(function, return_shape=True)(arguments)
-    axes, leaves = Axes(), jax.tree.leaves(arguments)
-    given = [axes.new(jax.numpy.shape(leaf)) for leaf in leaves]
+    axes = Axes()
+    along = {name: axes.new([number])[0] for name, number in counted.items()}
+    given = []
+    for path, leaf in jax.tree.leaves_with_path(arguments):
+        given.append(axes.new(jax.numpy.shape(leaf)))
+        given[-1].places = along.get(path[0].key)
     found = axes.walk(traced.jaxpr, given)
-    return axes, _in_place(arguments, given), _in_place(shapes, found)
+    return axes, _in_place(arguments, given), _in_place(shapes, found), along
 
 
 def _in_place(tree: Any, axes: list[list[Axis]]) -> Any:

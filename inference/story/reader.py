@@ -249,7 +249,10 @@ class Reader:
             bags = [fn for site in sites.values() if isinstance(fn := base_distribution(site["fn"]), BagOfWords)]
             return out | {BAG: [(fn.beta, fn.z) for fn in bags]}
 
-        joined, given, found = joined_axes(look, self._values(shapes))
+        drawn = parents.get(BAG, frozenset())  # the topics of whole documents, where they are no observed class
+        supports = {site: self.sites[site]["fn"] for site in drawn if self.sites[site]["fn"].has_enumerate_support}
+        counted = {site: fn.enumerate_support(expand=False).size for site, fn in supports.items()}
+        joined, given, found, along = joined_axes(look, self._values(shapes), counted)
         names: dict[int, str] = {}
 
         def name(axes: Sequence[int], *called: str) -> None:
@@ -269,7 +272,7 @@ class Reader:
             for eta in found["etas"]:
                 name(eta[:1], TOPIC)
             name(found[BETA], *((OF_LABEL,) if len(found[BETA]) == 3 else ()), TOPIC, TERM)
-        drawn = parents.get(BAG, frozenset())  # the topics of whole documents, where they are no observed class
+        name(list(along.values()), *(TOPIC for _ in along))
         for beta, z in found[BAG]:
             name(z, DOCUMENT)
             name(beta, TOPIC if drawn else OF_LABEL, TERM)
