@@ -80,7 +80,7 @@ class Axes:
             told = [axes(atom) for atom in equation.invars]
             rule(self, equation.params, told, made)
             if equation.primitive.name in AS_BEFORE:
-                of = {part.places for part in told if getattr(part, "places", None) is not None}
+                of = {_places(part) for part in told} - {None}
                 for own in made:
                     own.places = of.pop() if len(of) == 1 else None
         return [axes(atom) for atom in jaxpr.outvars]
@@ -88,6 +88,11 @@ class Axes:
 
 def _shape(atom: Any) -> tuple[int, ...]:
     return getattr(atom.aval, "shape", ())
+
+
+def _places(axes: list[Axis]) -> Axis | None:
+    """The axis on which an array's numbers are places, if it is known."""
+    return axes.places if isinstance(axes, Own) else None
 
 
 Rule = Callable[[Axes, dict[str, Any], list[list[Axis]], list[list[Axis]]], None]
@@ -100,7 +105,8 @@ def _inside_or_alike(axes: Axes, params: dict, given: list[list[Axis]], made: li
         if isinstance(inner, Jaxpr) and len(inner.invars) == len(given) and len(inner.outvars) == len(made):
             for found, own in zip(axes.walk(inner, given), made, strict=True):
                 axes.join_all(found, own)
-                own.places = getattr(found, "places", None)
+                if isinstance(own, Own):
+                    own.places = _places(found)
             return
     for own in made:
         for part in given:
@@ -180,7 +186,7 @@ def _gather(axes: Axes, params: dict, given: list[list[Axis]], made: list[list[A
     for i, position in zip(kept, numbers.offset_dims, strict=True):
         if sizes[i] == axes._size[operand[i]]:
             axes.join(operand[i], made[0][position])
-    if (places := getattr(indices, "places", None)) is not None and len(numbers.start_index_map) == 1:
+    if (places := _places(indices)) is not None and len(numbers.start_index_map) == 1:
         axes.join(operand[numbers.start_index_map[0]], places)
     others = [axis for position, axis in enumerate(made[0]) if position not in numbers.offset_dims]
     axes.join_all(indices[:-1], others)
@@ -264,5 +270,5 @@ def joined_axes(
     return axes, _in_place(arguments, given), _in_place(shapes, found), along
 
 
-def _in_place(tree: Any, axes: list[list[Axis]]) -> Any:
+def _in_place(tree: Any, axes: Sequence[list[Axis]]) -> Any:
     return jax.tree.unflatten(jax.tree.structure(tree), [tuple(part) for part in axes])
