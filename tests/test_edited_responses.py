@@ -167,6 +167,17 @@ def test_the_response_of_a_documents_one_topic_is_predicted_and_not_the_topic():
     np.testing.assert_allclose(logs, logsumexp(density, -1), rtol=1e-3, atol=1e-3)
 
 
+def test_every_engine_predicts_the_response_of_a_documents_one_topic():
+    """Two kinds of documents, far apart in words and response; vem keeps the topics of documents, the others do not."""
+    counts = np.kron(np.eye(2, dtype=int), np.full((12, 3), 4))
+    corpus, y = Corpus.from_counts(np.pad(counts, ((0, 0), (0, 3)))), np.repeat([-2.0, 2.0], 12)
+    settings = {"gibbs": {"num_warmup": 60, "num_samples": 60}, "vem": {}}
+    for engine, own in settings.items():
+        fit = getattr(inference, engine)(kinds, corpus, y, progress_bar=False, **own)
+        found = fit.predict(corpus)
+        assert found.site == "y" and np.abs(found.mean - y).max() < 0.7, engine
+
+
 def test_what_a_class_looks_up_has_an_axis_of_classes(tmp_path):
     """Chains whose classes have other numbers have the same levels once they are matched."""
     order = np.array([2, 0, 1])

@@ -35,14 +35,14 @@ def label_above(graph: BoundGraph, drawn: Collection[str]) -> str | None:
     """The site of a document's class that words depend on, if there is one.
 
     ``graph`` is of documents without responses. Where all words of a document have one topic, a class that the fit has
-    ``drawn`` itself is that topic.
+    ``drawn`` itself is that topic, unless something but the words follows from it.
     """
     for name in graph.latent:
         if name in graph.response_sites or not is_class(graph, name):
             continue
         children = graph.children([name]) - {name}
         if not graph.has_words:
-            if children and name not in drawn:
+            if (children and name not in drawn) or children - {*graph.observed}:
                 return name
         elif graph.drives_words([name]) or graph.parents[THETA] & children:
             return name
