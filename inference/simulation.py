@@ -75,9 +75,9 @@ class Simulation:
         return drawn if self.sentences is None else drawn.with_sentences(terms, self.sentences.numbers)
 
     def _find_responses(self, corpus: Corpus) -> list[str]:
+        graph = bind(self.story, corpus)
         if not self.story.takes_y:
             return []
-        graph = bind(self.story, corpus)
         found = [
             name for name, site in graph.latent.items()
             if site.document_axis is not None and graph.children([name]) == {name} and not graph.drives_words([name])

@@ -201,6 +201,22 @@ def test_a_class_above_topics_is_simulated_with_the_words():
     assert np.ptp(of_classes, axis=0).max() > 3  # of 60 words; sampling alone gives differences of 0.5
 
 
+@pytest.mark.parametrize("name", ["w", "z"])
+def test_names_of_words_and_topics_are_taken(name):
+    def story(corpus, y=None):
+        documents, zbar = proportions_and_topics(corpus)
+        eta = numpyro.sample(name, dist.Normal(0, 2).expand([K]).to_event(1))
+        with documents:
+            numpyro.sample("y", dist.Normal(zbar @ eta, 0.5), obs=y)
+
+    sentence = f"^The story 'story' has a site '{name}', and draw_words calls words 'w' and their topics 'z'; give "
+    for ask in (inference.gibbs, inference.check, inference.svi):
+        with pytest.raises(ValueError, match=sentence):
+            ask(story, CORPUS, Y)
+    with pytest.raises(ValueError, match=sentence):
+        inference.simulate(story, CORPUS)
+
+
 def test_a_class_that_a_story_indexes_by_is_a_whole_number():
     """y comes as floats; what the site gives back can be an index."""
     y = (Y > 0).astype(float)

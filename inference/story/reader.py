@@ -37,8 +37,15 @@ CATEGORICAL = (dist.CategoricalProbs, dist.CategoricalLogits)
 
 
 def bind(story: Story, corpus: Corpus, response: Response | None = None) -> BoundGraph:
-    """Read a story on a corpus. Nothing is checked beyond that it runs."""
-    return Reader(story, corpus, Response({}) if response is None else response).graph()
+    """Read a story on a corpus. Nothing is checked beyond that it runs, and that no site has a name of the words'."""
+    graph = Reader(story, corpus, Response({}) if response is None else response).graph()
+    named = {*graph.sites, *graph.deterministic} & {"z", "w", *(("taken",) if graph.has_sentences else ())}
+    if graph.has_words and named:
+        raise ValueError(
+            f"The story {story.name!r} has a site {min(named)!r}, and draw_words calls words 'w' and their topics 'z'; give "
+            "the site another name."
+        )
+    return graph
 
 
 def site_shapes(story: Story, corpus: Corpus, response: Response) -> dict[str, tuple[int, ...]]:
