@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from functools import partial
 from pathlib import Path
 
 import edited_stories
 import numpy as np
-from measuring import Results, asked, circumstances, frame, show, table_of
+from measuring import of_every, table_of
 
 TITLE = "stories as users edit them"
 PACKAGES = ("topiczoo", "jax", "numpyro")
@@ -82,17 +81,5 @@ def table(rows):
     return table_of("story", heads, lines)
 
 
-def main():
-    options = asked(__doc__, stories=NAMES, engines=ENGINES)
-    if options.files:
-        text = f"`python benchmarks/edits.py --into FILE`, shown by {circumstances(__file__, PACKAGES)}\n\n"
-        show(text + table(frame(options.files)), TITLE, options.write)
-        return
-    results = Results(options.into, ("story", "engine"))
-    for name in options.stories:
-        for engine in options.engines:
-            results.part((name, engine), partial(part, name, engine))
-
-
 if __name__ == "__main__":
-    main()
+    of_every(("story", "engine"), part, table, __doc__, __file__, PACKAGES, TITLE, stories=NAMES, engines=ENGINES)

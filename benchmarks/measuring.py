@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -140,6 +141,19 @@ def matched(one, other):
     found = cosines(one, other)
     rows, columns = linear_sum_assignment(-found)
     return columns, found[rows, columns]
+
+
+def of_every(keys, part, table, doc, script, packages, title, **choices):
+    """A benchmark of every combination of its choices: ``part`` of each is a row, told apart by ``keys``; or, of the rows of
+    earlier runs, the table."""
+    options = asked(doc, **choices)
+    if options.files:
+        text = f"`python benchmarks/{Path(script).name} --into FILE`, shown by {circumstances(script, packages)}\n\n"
+        show(text + table(frame(options.files)), title, options.write)
+        return
+    results = Results(options.into, keys)
+    for place in itertools.product(*(getattr(options, name) for name in choices)):
+        results.part(place, partial(part, *place))
 
 
 def shown(arguments, script, packages, table, title, repeats):

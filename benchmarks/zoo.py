@@ -13,10 +13,8 @@ seconds, compiling in them.
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
-from measuring import Results, asked, circumstances, frame, show, table_of
+from measuring import of_every, table_of
 
 TITLE = "stories beyond LDA, on documents of their own"
 PACKAGES = ("topiczoo", "jax", "numpyro")
@@ -148,17 +146,5 @@ def table(rows):
     return table_of("story", heads, lines)
 
 
-def main():
-    options = asked(__doc__, stories=STORIES, seeds=(0,))
-    if options.files:
-        text = f"`python benchmarks/zoo.py --into FILE`, shown by {circumstances(__file__, PACKAGES)}\n\n"
-        show(text + table(frame(options.files)), TITLE, options.write)
-        return
-    results = Results(options.into, ("story", "seed"))
-    for seed in options.seeds:
-        for name in options.stories:
-            results.part((name, seed), partial(part, name, seed))
-
-
 if __name__ == "__main__":
-    main()
+    of_every(("story", "seed"), part, table, __doc__, __file__, PACKAGES, TITLE, stories=STORIES, seeds=(0,))

@@ -168,10 +168,15 @@ def test_the_response_of_a_documents_one_topic_is_predicted_and_not_the_topic():
 
 
 def test_every_engine_predicts_the_response_of_a_documents_one_topic():
-    """Two kinds of documents, far apart in words and response; vem keeps the topics of documents, the others do not."""
+    """Two kinds of documents, far apart in words and response; vem keeps the topics of documents, nuts sums them out."""
     counts = np.kron(np.eye(2, dtype=int), np.full((12, 3), 4))
     corpus, y = Corpus.from_counts(np.pad(counts, ((0, 0), (0, 3)))), np.repeat([-2.0, 2.0], 12)
-    settings = {"gibbs": {"num_warmup": 60, "num_samples": 60}, "vem": {}}
+    settings = {
+        "gibbs": {"num_warmup": 60, "num_samples": 60},
+        "vem": {},
+        "svi": {"num_steps": 500},
+        "nuts": {"num_warmup": 60, "num_samples": 60},
+    }
     for engine, own in settings.items():
         fit = getattr(inference, engine)(kinds, corpus, y, progress_bar=False, **own)
         found = fit.predict(corpus)

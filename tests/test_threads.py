@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
 import stories
 from fits import fit_of
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from topiczoo import inference, models
 from topiczoo.inference.programs import blas
@@ -61,34 +63,33 @@ def test_a_forked_process_says_how_to_start_one(tmp_path):
         process.join()
 
 
+def threads_of_blas():
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+
 def test_lapack_has_one_thread_as_long_as_a_run_lasts():
-    library = blas._openblas()
-    if library is None:
-        pytest.skip("SciPy brings no OpenBLAS here")
-    before = library.scipy_openblas_get_num_threads()
-    library.scipy_openblas_set_num_threads(2)
-    try:
-        with blas.one_thread():
-            with blas.one_thread():
-                assert library.scipy_openblas_get_num_threads() == 1
-            assert library.scipy_openblas_get_num_threads() == 1
-        assert library.scipy_openblas_get_num_threads() == 2
+    """Two runs side by side, of which the first ends first; and one that fails."""
+    with threadpool_limits(2, user_api="blas"):
+        assert threads_of_blas() == {2}
+        first, second = ExitStack(), ExitStack()
+        first.enter_context(blas.one_thread())
+        second.enter_context(blas.one_thread())
+        first.close()
+        assert threads_of_blas() == {1}
+        second.close()
+        assert threads_of_blas() == {2}
         with pytest.raises(RuntimeError), blas.one_thread():
             raise RuntimeError
-        assert library.scipy_openblas_get_num_threads() == 2
-    finally:
-        library.scipy_openblas_set_num_threads(before)
+        assert threads_of_blas() == {2}
 
 
 def test_an_engine_runs_with_one_thread_of_lapack():
-    library = blas._openblas()
-    if library is None:
-        pytest.skip("SciPy brings no OpenBLAS here")
     found = []
 
     def story(corpus, y=None):
-        found.append(library.scipy_openblas_get_num_threads())
+        found.append(threads_of_blas())
         return models.lda(corpus, num_topics=2)
 
-    inference.gibbs(story, CORPUS, num_warmup=1, num_samples=1, num_chains=1, progress_bar=False)
-    assert set(found) == {1}
+    with threadpool_limits(2, user_api="blas"):
+        inference.gibbs(story, CORPUS, num_warmup=1, num_samples=1, num_chains=1, progress_bar=False)
+    assert found and all(threads == {1} for threads in found)

@@ -6,8 +6,11 @@
 
 import gc
 import importlib
+import importlib.metadata
 import os
 import re
+
+__version__ = importlib.metadata.version(__name__)
 
 _SUBMODULES = ("corpora", "diagnostics", "distributed", "estimators", "inference", "models")
 _ESTIMATORS = (
@@ -37,8 +40,6 @@ _threads_for_xla()
 
 def __getattr__(name: str):
     # Subpackages are imported at first use: `import topiczoo` alone must not wait for jax.
-    if name == "__version__":
-        return importlib.import_module("importlib.metadata").version(__name__)
     if name in _ESTIMATORS:
         return getattr(__getattr__("estimators"), name)
     if name in _SUBMODULES:

@@ -180,8 +180,8 @@ def _coefficients(fit: Fit, num_draws: int) -> np.ndarray | None:
     """The coefficients as features, scaled to their spread, [chain, draw, topic, feature]; None without any."""
     if not fit.coefficients:
         return None
-    views = [fit.by_topic(name).reshape(*fit.by_topic(name).shape[:3], -1) for name in fit.coefficients]
-    value = np.concatenate(views, -1).astype(np.float32)
+    views = map(fit.by_topic, fit.coefficients)
+    value = np.concatenate([view.reshape(*view.shape[:3], -1) for view in views], -1).astype(np.float32)
     if value.shape[1] != num_draws:
         value = value[:, fit.snapshot_index]
     return value / max(float(value.std()), 1e-9)

@@ -21,11 +21,13 @@ DROPPED = 3  # topics that do not count and are shown beside those that do
 
 def selection(fit: Any, corpus: Any, y: Any, what: str) -> Section | None:
     """Relevant against irrelevant topics, and error against the number kept; None without coefficients to choose from."""
-    if len(fit.coefficients) != 1 or y is None or fit.graph.dims[fit.coefficients[0]][0] != "topic":
+    if len(fit.coefficients) != 1 or y is None:
         return None
-    if fit.draws[fit.coefficients[0]].shape[2] < LEAST_TOPICS:
+    site = fit.coefficients[0]
+    number = fit.draws[site].shape[2]
+    if fit.graph.dims[site][0] != "topic" or number < LEAST_TOPICS:
         return None
-    if fit.draws[fit.coefficients[0]].shape[2] > MOST_TOPICS:
+    if number > MOST_TOPICS:
         told = (
             f"More than {MOST_TOPICS} topics are not weighed against each other here: fit.select() does it, in minutes."
         )

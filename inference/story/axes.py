@@ -23,7 +23,7 @@ AS_BEFORE = {  # what leaves whole numbers places on the same axis, or on none
 }  # fmt: skip
 
 
-class Own(list):
+class ArrayAxes(list):
     """The axes of an array; and where its numbers are places on an axis, that one."""
 
     places: Axis | None = None
@@ -36,9 +36,9 @@ class Axes:
         self._parent: list[Axis] = []
         self._size: list[int] = []
 
-    def new(self, shape: Iterable[int]) -> Own:
+    def new(self, shape: Iterable[int]) -> ArrayAxes:
         """Axes that nothing is known of yet, one for each of a shape."""
-        made = Own()
+        made = ArrayAxes()
         for size in shape:
             made.append(len(self._parent))
             self._parent.append(len(self._parent))
@@ -80,9 +80,8 @@ class Axes:
             told = [axes(atom) for atom in equation.invars]
             rule(self, equation.params, told, made)
             if equation.primitive.name in AS_BEFORE:
-                of = {_places(part) for part in told} - {None}
-                for own in made:
-                    own.places = of.pop() if len(of) == 1 else None
+                along = {_places(part) for part in told} - {None}
+                made[0].places = along.pop() if len(along) == 1 else None
         return [axes(atom) for atom in jaxpr.outvars]
 
 
@@ -92,39 +91,38 @@ def _shape(atom: Any) -> tuple[int, ...]:
 
 def _places(axes: list[Axis]) -> Axis | None:
     """The axis on which an array's numbers are places, if it is known."""
-    return axes.places if isinstance(axes, Own) else None
+    return axes.places if isinstance(axes, ArrayAxes) else None
 
 
-Rule = Callable[[Axes, dict[str, Any], list[list[Axis]], list[list[Axis]]], None]
+Rule = Callable[[Axes, dict[str, Any], list[list[Axis]], list[ArrayAxes]], None]
 
 
-def _inside_or_alike(axes: Axes, params: dict, given: list[list[Axis]], made: list[list[Axis]]) -> None:
+def _inside_or_alike(axes: Axes, params: dict, given: list[list[Axis]], made: list[ArrayAxes]) -> None:
     """A function called within is walked through; anything else is taken for one that works index by index."""
     for value in params.values():
         inner = value.jaxpr if isinstance(value, ClosedJaxpr) else value
         if isinstance(inner, Jaxpr) and len(inner.invars) == len(given) and len(inner.outvars) == len(made):
             for found, own in zip(axes.walk(inner, given), made, strict=True):
                 axes.join_all(found, own)
-                if isinstance(own, Own):
-                    own.places = _places(found)
+                own.places = _places(found)
             return
     for own in made:
         for part in given:
             axes.join_all(part, own)
 
 
-def _reduce(axes: Axes, params: dict, given: list[list[Axis]], made: list[list[Axis]]) -> None:
+def _reduce(axes: Axes, params: dict, given: list[list[Axis]], made: list[ArrayAxes]) -> None:
     gone = params["axes"]
     for part, own in zip(given, made, strict=False):
         axes.join_all([axis for i, axis in enumerate(part) if i not in gone], own)
 
 
-def _broadcast(axes: Axes, params: dict, given: list[list[Axis]], made: list[list[Axis]]) -> None:
+def _broadcast(axes: Axes, params: dict, given: list[list[Axis]], made: list[ArrayAxes]) -> None:
     for axis, position in zip(given[0], params["broadcast_dimensions"], strict=True):
         axes.join(axis, made[0][position])
 
 
-def _reshape(axes: Axes, params: dict, given: list[list[Axis]], made: list[list[Axis]]) -> None:
+def _reshape(axes: Axes, params: dict, given: list[list[Axis]], made: list[ArrayAxes]) -> None:
     """Axes that come through whole: those before, between and behind the ones that are merged or split."""
     old, new = ([a for a in part if axes._size[a] != 1] for part in (given[0], made[0]))
     while old and new:
@@ -141,23 +139,23 @@ def _reshape(axes: Axes, params: dict, given: list[list[Axis]], made: list[list[
             axes.join(ones[0], others[0])
 
 
-def _squeeze(axes: Axes, params: dict, given: list[list[Axis]], made: list[list[Axis]]) -> None:
+def _squeeze(axes: Axes, params: dict, given: list[list[Axis]], made: list[ArrayAxes]) -> None:
     gone = {dimension % len(given[0]) for dimension in params["dimensions"]}
     axes.join_all([axis for i, axis in enumerate(given[0]) if i not in gone], made[0])
 
 
-def _transpose(axes: Axes, params: dict, given: list[list[Axis]], made: list[list[Axis]]) -> None:
+def _transpose(axes: Axes, params: dict, given: list[list[Axis]], made: list[ArrayAxes]) -> None:
     axes.join_all([given[0][i] for i in params["permutation"]], made[0])
 
 
-def _concatenate(axes: Axes, params: dict, given: list[list[Axis]], made: list[list[Axis]]) -> None:
+def _concatenate(axes: Axes, params: dict, given: list[list[Axis]], made: list[ArrayAxes]) -> None:
     for part in given:
         for i, (axis, own) in enumerate(zip(part, made[0], strict=True)):
             if i != params["dimension"] or len(given) == 1:
                 axes.join(axis, own)
 
 
-def _dot(axes: Axes, params: dict, given: list[list[Axis]], made: list[list[Axis]]) -> None:
+def _dot(axes: Axes, params: dict, given: list[list[Axis]], made: list[ArrayAxes]) -> None:
     (left_inner, right_inner), (left_batch, right_batch) = params["dimension_numbers"]
     left, right = given
     for i, j in [*zip(left_inner, right_inner, strict=True), *zip(left_batch, right_batch, strict=True)]:
@@ -168,7 +166,7 @@ def _dot(axes: Axes, params: dict, given: list[list[Axis]], made: list[list[Axis
     axes.join_all(free, made[0])
 
 
-def _triangular(axes: Axes, params: dict, given: list[list[Axis]], made: list[list[Axis]]) -> None:
+def _triangular(axes: Axes, params: dict, given: list[list[Axis]], made: list[ArrayAxes]) -> None:
     matrix, side = given
     inner = side[-2 if params["left_side"] else -1]
     axes.join_all(matrix[:-2], side[:-2])
@@ -177,7 +175,7 @@ def _triangular(axes: Axes, params: dict, given: list[list[Axis]], made: list[li
     axes.join_all(side, made[0])
 
 
-def _gather(axes: Axes, params: dict, given: list[list[Axis]], made: list[list[Axis]]) -> None:
+def _gather(axes: Axes, params: dict, given: list[list[Axis]], made: list[ArrayAxes]) -> None:
     """Of what is looked up the axes taken whole, and those of the indices."""
     numbers, sizes = params["dimension_numbers"], params["slice_sizes"]
     operand, indices = given[:2]
@@ -192,11 +190,11 @@ def _gather(axes: Axes, params: dict, given: list[list[Axis]], made: list[list[A
     axes.join_all(indices[:-1], others)
 
 
-def _scatter(axes: Axes, params: dict, given: list[list[Axis]], made: list[list[Axis]]) -> None:
+def _scatter(axes: Axes, params: dict, given: list[list[Axis]], made: list[ArrayAxes]) -> None:
     axes.join_all(given[0], made[0])
 
 
-def _scan(axes: Axes, params: dict, given: list[list[Axis]], made: list[list[Axis]]) -> None:
+def _scan(axes: Axes, params: dict, given: list[list[Axis]], made: list[ArrayAxes]) -> None:
     inner = params["jaxpr"].jaxpr
     # what goes in and out row by row has an axis less within
     carried = sum(len(own) == len(_shape(out)) for own, out in zip(made, inner.outvars, strict=True))
@@ -213,7 +211,7 @@ def _scan(axes: Axes, params: dict, given: list[list[Axis]], made: list[list[Axi
         axes.join_all(end, own[1:])
 
 
-def _while(axes: Axes, params: dict, given: list[list[Axis]], made: list[list[Axis]]) -> None:
+def _while(axes: Axes, params: dict, given: list[list[Axis]], made: list[ArrayAxes]) -> None:
     first, consts = params["cond_nconsts"], params["body_nconsts"]
     carry = given[first + consts :]
     found = axes.walk(params["body_jaxpr"].jaxpr, given[first:])
@@ -222,13 +220,13 @@ def _while(axes: Axes, params: dict, given: list[list[Axis]], made: list[list[Ax
         axes.join_all(start, own)
 
 
-def _cond(axes: Axes, params: dict, given: list[list[Axis]], made: list[list[Axis]]) -> None:
+def _cond(axes: Axes, params: dict, given: list[list[Axis]], made: list[ArrayAxes]) -> None:
     for branch in params["branches"]:
         for found, own in zip(axes.walk(branch.jaxpr, given[1:]), made, strict=True):
             axes.join_all(found, own)
 
 
-def _nothing(axes: Axes, params: dict, given: list[list[Axis]], made: list[list[Axis]]) -> None:
+def _nothing(axes: Axes, params: dict, given: list[list[Axis]], made: list[ArrayAxes]) -> None:
     pass
 
 
