@@ -157,7 +157,7 @@ def documents(
     """The numbers of a corpus as a pytree, with the layouts asked for; batches for so many processes to share out."""
     layout: dict[str, Any] = {}
     if pairs:
-        layout["pairs"] = distinct_pairs(corpus.counts)
+        layout["pairs"] = distinct_pairs(corpus.counts, rounded_up(corpus.counts.nnz))
     if tokens:
         layout["token_document"], layout["token_term"] = map(on_device, corpus.tokens())
         layout["token_begins"] = None if corpus.sentences is None else on_device(corpus.sentences.begins)
@@ -174,14 +174,10 @@ def documents(
 
 def few_documents(corpus: Corpus, *, batches: bool = False) -> Documents:
     """Documents on which a story is tried out, in shapes that recur: pairs of no document are added, which nobody counts."""
-    laid = documents(corpus, pairs=True)
+    laid = documents(corpus)
     if batches:
         laid = replace(laid, batches=token_batches(corpus, long=True, least=LEAST_OF_FEW))
-    pairs, number = laid.pairs, laid.num_documents
-    assert pairs is not None
-    more = rounded_up(max(len(pairs.term), LEAST_OF_FEW)) - len(pairs.term)
-    arrays = (np.pad(part, (0, more), constant_values=fill) for part, fill in zip(pairs, (number, 0, 0), strict=True))
-    return replace(laid, pairs=Pairs(*map(on_device, arrays)))
+    return replace(laid, pairs=distinct_pairs(corpus.counts, rounded_up(max(corpus.counts.nnz, LEAST_OF_FEW))))
 
 
 def _numeric(frame: pd.DataFrame) -> dict[str, jax.Array]:

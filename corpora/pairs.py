@@ -26,8 +26,12 @@ class Pairs(NamedTuple):
         return ()
 
 
-def distinct_pairs(counts: sparse.csr_array) -> Pairs:
-    """One entry for each term of each document, with its count."""
+def distinct_pairs(counts: sparse.csr_array, places: int = 0) -> Pairs:
+    """One entry for each term of each document, with its count; behind them, up to so many in all, pairs of no document."""
     document = np.repeat(np.arange(counts.shape[0], dtype=np.int32), np.diff(counts.indptr))
-    arrays = document, counts.indices.astype(np.int32), counts.data.astype(np.float32)
+    pairs = document, counts.indices.astype(np.int32), counts.data.astype(np.float32)
+    more = (0, max(places - counts.nnz, 0))
+    arrays = (
+        np.pad(part, more, constant_values=fill) for part, fill in zip(pairs, (counts.shape[0], 0, 0), strict=True)
+    )
     return Pairs(*map(jax.device_put, arrays))  # jnp.asarray would compile something for every length

@@ -82,15 +82,13 @@ def test_no_two_circles_touch_and_arrows_point_down(name):
         assert x >= 0 and y >= 0 and x + right <= width and y + bottom <= height
 
 
-def test_names_of_any_kind_are_text_and_z_may_be_a_site_of_the_users():
+def test_names_of_any_kind_are_text():
     def hostile(corpus, y=None):
         theta, eta = stories.proportions(corpus, 2), stories.coefficients(2)
         numpyro.sample("<script>alert(1)</script>", dist.Normal(0, 1))
-        numpyro.sample("w", dist.Normal(0, 1))
         zbar = models.draw_words(corpus, theta, stories.topics(corpus, 2))
         with numpyro.plate("documents", corpus.num_documents):
             numpyro.sample("y", dist.Normal(zbar @ eta, 1), obs=y)
 
     graph = read(hostile, CORPUS, Y, {})
     assert "<script" not in diagram(graph) and "&lt;script&gt;alert(1)&lt;/script&gt;" in diagram(graph)
-    assert {"w", "w′", "z"} <= set(nodes(graph))

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -61,6 +62,64 @@ def test_another_seed_another_part_of_the_corpus_and_another_alpha_compile_nothi
     afresh = inference.gibbs(models.slda, CORPUS[second], Y[second], seed=1, alpha=0.4, num_topics=3, **SHORT)
     for name, draws in again.draws.items():
         np.testing.assert_array_equal(draws, afresh.draws[name])
+
+
+CLASSES = (Y > 0).astype(int)
+AGAIN = {
+    "vem, a normal response": ("vem", models.slda, Y, {"num_topics": 3}, {"alpha": 0.4}),
+    "vem, classes": ("vem", models.slda_glm, CLASSES, {"num_topics": 3, "response": "softmax", "outputs": 2}, {}),
+    "vem, a learned prior": ("vem", models.lda, None, {"num_topics": 3, "alpha": "learned"}, {"gamma": 0.4}),
+    "vem, documents of one topic": ("vem", models.mixture, None, {"num_topics": 3}, {"gamma": 0.4}),
+    "svi": ("svi", models.slda, Y, {"num_topics": 3}, {"alpha": 0.4}),
+    "svi, slices": ("svi", models.slda, Y, {"num_topics": 3, "batch_size": 10, "guide": "amortised"}, {"alpha": 0.4}),
+    "nuts": ("nuts", models.slda, Y, {"num_topics": 3}, {"alpha": 0.4}),
+    "gibbs, documents of one topic": ("gibbs", models.mixture, None, {"num_topics": 3}, {"gamma": 0.4}),
+}
+LITTLE = {"vem": {"num_iterations": 2}, "svi": {"num_steps": 4}, "nuts": {**SHORT}, "gibbs": {**SHORT}}
+
+
+@pytest.mark.parametrize("name", AGAIN)
+def test_a_second_fit_by_any_engine_compiles_nothing(name):
+    """Another seed, another number in the prior, another half of the corpus; and numbers that are not those of the first."""
+    engine, story, y, first, other = AGAIN[name]
+    fit = partial(getattr(inference, engine), story, **LITTLE[engine] | {"progress_bar": False})
+    halves = [(CORPUS[half], None if y is None else y[half]) for half in (slice(0, 30), slice(30, 60))]
+    with compilations() as found:
+        fit(*halves[0], **first)
+    assert found
+    with compilations() as found:
+        again = fit(*halves[0], seed=1, **first | other)
+        fit(*halves[1], seed=1, **first | other)
+    assert found == []
+    keeping.forget()
+    afresh = fit(*halves[0], seed=1, **first | other)
+    for site, draws in again.draws.items():
+        np.testing.assert_array_equal(draws, afresh.draws[site])
+
+
+def bounded_story(corpus, y=None, *, how_many=2, most=1.0):
+    with numpyro.plate("topics", how_many):
+        beta = numpyro.sample("beta", dist.Dirichlet(jnp.full(corpus.num_terms, 0.5)))
+    slope = numpyro.sample("slope", dist.Uniform(0, most).expand([how_many]).to_event(1))
+    with numpyro.plate("documents", corpus.num_documents):
+        theta = numpyro.sample("theta", dist.Dirichlet(jnp.full(how_many, 0.5)))
+    zbar = models.draw_words(corpus, theta, beta)
+    with numpyro.plate("documents", corpus.num_documents):
+        numpyro.sample("y", dist.Normal(zbar @ slope, 1), obs=y)
+
+
+@pytest.mark.parametrize("changed", [{"most": 9.0}, {"batch_size": 15}, {"guide": "amortised"}, {"learning_rate": 0.3}])
+def test_steps_of_svi_are_kept_by_all_that_they_depend_on(changed):
+    """The bounds of a site, the size of slices, the guide, the rate: what was compiled for others does not serve."""
+    usual = {"batch_size": 30, "num_steps": 3, "num_draws": 5, "progress_bar": False}
+    keeping.forget()
+    inference.svi(bounded_story, CORPUS[:30], Y[:30], **usual)
+    found = inference.svi(bounded_story, CORPUS[:30], Y[:30], **usual | changed)
+    keeping.forget()
+    afresh = inference.svi(bounded_story, CORPUS[:30], Y[:30], **usual | changed)
+    for site, draws in found.draws.items():
+        np.testing.assert_array_equal(draws, afresh.draws[site])
+    assert found.draws["slope"].max() > 1 or "most" not in changed
 
 
 def test_a_first_fit_compiles_few_programs():

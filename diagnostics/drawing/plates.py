@@ -41,11 +41,10 @@ class Node(NamedTuple):
 
 def nodes(graph: StoryGraph) -> dict[str, Node]:
     """The circles of a story: its sites, and the topics and words of ``draw_words``."""
-    z, w = (_unused(name, graph) for name in ("z", "w"))
     found: dict[str, Node] = {}
     for name, site in graph.sites.items():
         read = graph.parents.get(name, frozenset()) - {name}
-        above = frozenset(other for other in read if other in graph.sites) | ({z} if ZBAR in read else set())
+        above = frozenset(other for other in read if other in graph.sites) | ({"z"} if ZBAR in read else set())
         if DOCUMENT in site.axes or (site.observed and site.density_axis is not None):
             plate = OF_DOCUMENTS
         elif TOPIC in site.axes:
@@ -57,15 +56,9 @@ def nodes(graph: StoryGraph) -> dict[str, Node]:
         theta, beta, label = (
             frozenset(graph.parents.get(part, ())) & set(graph.sites) for part in (THETA, BETA, LABEL)
         )
-        found[z] = Node(OF_WORDS, False, theta)
-        found[w] = Node(OF_WORDS, True, frozenset({z}) | beta | label)
+        found["z"] = Node(OF_WORDS, False, theta)
+        found["w"] = Node(OF_WORDS, True, frozenset({"z"}) | beta | label)
     return found
-
-
-def _unused(name: str, graph: StoryGraph) -> str:
-    while name in graph.sites:
-        name += "′"
-    return name
 
 
 def rows(drawn: Mapping[str, Node]) -> dict[str, int]:

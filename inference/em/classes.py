@@ -16,6 +16,8 @@ checked. The words of a document may come from an additive component. All other 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -24,16 +26,26 @@ import numpy as np
 import numpyro.distributions as dist
 from scipy.special import logsumexp
 
-from topiczoo.corpora.layouts import Documents, documents
+from topiczoo.corpora.layouts import Documents
 
 from ..programs.compiling import jitted
 from ..story.bound import BoundGraph
 from ..story.graph import LABEL
 from ..story.response import Y
-from ..story.tracing import ZbarHandler, base_distribution, run
+from ..story.tracing import ZbarHandler, base_distribution, program, run
 from .additive import WARM_UP, AdditiveSite, additive_bags, has_sparse_prior
 from .components import Posterior, Settings, State, refuse
-from .sites import DirichletSite, Points, PointSites, concentrations, counted_sites, log_prior
+from .sites import (
+    DirichletSite,
+    Points,
+    PointSites,
+    Seen,
+    concentrations,
+    counted_sites,
+    data_of,
+    few_of,
+    log_prior,
+)  # fmt: skip
 from .starts import counts_of
 from .words import observed_labels, of_topics
 
@@ -77,7 +89,7 @@ class ObservedClass:
             def look(corpus: Documents, y: Y) -> jax.Array:
                 return base_distribution(run(graph.story, corpus, y, {})[words]["fn"]).z
 
-            z = np.asarray(look(documents(graph.corpus, pairs=True), jax.tree.map(jnp.asarray, graph.y)))
+            z = np.asarray(look(*data_of(graph)))
             self.counts = counts_of((z == np.arange(len(self.bags.rest))[:, None]).astype(np.float32), graph.corpus)
         if extra and not graph.has_words:
             self.reads = self.reads | {"topics"}
@@ -144,10 +156,13 @@ class LatentClass:
         priors = concentrations(graph, self.shares)
         self.sites |= {name: DirichletSite(name, priors[name], settings.topics == "mle") for name in self.shares}
         self.reads = frozenset().union(*(site.reads for site in self.sites.values()))
+        self._depends = Depends(graph.for_programs(), self.name, self.values, tuple(self.touched))
         self._check_linear()
-        self.points = PointSites(graph, [name for name in others if name not in self.sites], self._of_points, steps=50)
-        self.data = documents(graph.corpus, pairs=True), jax.tree.map(jnp.asarray, graph.y)
-        self._joint, self._counts = jitted(self._log_joint), jitted(self._expected_counts)
+        self.data, self.few = data_of(graph), few_of(graph)
+        rest = [name for name in others if name not in self.sites]
+        self.points = PointSites(graph, rest, partial(_of_points, self._depends, tuple(rest)), steps=50)
+        self._joint = program(_log_joint, self._depends)
+        self._counts = program(_expected_counts, self._depends, self._shapes)
 
     def _is_counted(self, name: str) -> bool:
         graph = self.graph
@@ -163,35 +178,21 @@ class LatentClass:
                 refuse(self.graph, words, f"its documents do not have the components that {self.name!r} says")
         return site
 
-    # what depends on the class
-
-    def _log_joint(self, sites: Points, corpus: Documents, y: Y) -> jax.Array:
-        """log p(c_d = j, what depends on it), [classes, D]."""
-
-        def one(value: jax.Array) -> jax.Array:
-            values = {**sites, self.name: jnp.full(corpus.num_documents, value)}
-            return self.graph.document_terms(self.touched, corpus, y, values, ZbarHandler(lambda theta: theta))
-
-        return jax.vmap(one)(jnp.asarray(self.values))
-
-    def _expected_counts(self, weights: jax.Array, points: Points, corpus: Documents, y: Y) -> Points:
-        """x d/dx sum_jd weights_jd log p_jd at uniform x: the coefficients of log x."""
-        uniform = {name: jnp.full((s := self.sites[name].prior.shape), 1 / s[-1]) for name in self.shares}
-        slope = jax.grad(lambda shares: (weights * self._log_joint({**points, **shares}, corpus, y)).sum())(uniform)
-        return {name: uniform[name] * slope[name] for name in uniform}
-
-    def _of_points(self, points: Points, shares: jax.Array, sites: Points, *data: Any) -> jax.Array:
-        expected = (shares * self._log_joint({**sites, **points}, *data)).sum()
-        return expected + log_prior(self.graph, self.points.names, points)
+    @property
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        return {name: self.sites[name].prior.shape for name in self.shares}
 
     def _check_linear(self) -> None:
         """On a few documents: moving log x changes the log-density by the expected counts, on or off the simplex."""
         rng, graph = np.random.default_rng(0), self.graph
-        few = graph.few_documents, graph.few_y
-        weights = jnp.asarray(rng.random((len(self.values), 3)), jnp.float32)
+        weights, few = jnp.asarray(rng.random((len(self.values), 3)), jnp.float32), few_of(graph)
         fixed = {name: value for name, value in graph.few_values.items() if name not in self.shares}
-        counts = jitted(self._expected_counts, once=True)(weights, fixed, *few)
-        value = jitted(lambda shares: (weights * self._log_joint({**fixed, **shares}, *few)).sum(), once=True)
+        counts = program(_expected_counts, self._depends, self._shapes, once=True)(weights, fixed, *few)
+        joint = program(_log_joint, self._depends, once=True)
+
+        def value(shares: Points) -> jax.Array:
+            return (weights * joint({**fixed, **shares}, *few)).sum()
+
         for name in self.shares:
             shape = self.sites[name].prior.shape
             logs, ones = (
@@ -280,7 +281,7 @@ class LatentClass:
             else:
                 sites[name] = site.m_step(np.asarray(counts[name], np.float64))
         fixed = {name: before[name] for name in self.sites}
-        return sites | self.points.m_step(state.classes, shares, fixed, *self.data)
+        return sites | self.points.m_step(state.classes, shares, fixed, self.few, *self.data)
 
     def bound(self, state: State) -> float:
         points = {name: state.classes[name] for name in self.points.names}
@@ -293,6 +294,42 @@ class LatentClass:
             found |= site.q(state.classes[name])
         found |= {name: dist.Delta(np.asarray(state.classes[name])) for name in self.points.names}
         return found | ({self.name: dist.Categorical(state.local.shares.T)} if self.graph.known is None else {})
+
+
+@dataclass(frozen=True, eq=False)
+class Depends:
+    """What the density of a class is computed from."""
+
+    graph: BoundGraph
+    name: str
+    values: np.ndarray
+    touched: tuple[str, ...]  # sites that depend on it
+
+
+def _log_joint(of: Depends, sites: Points, corpus: Documents, y: Y) -> jax.Array:
+    """log p(c_d = j, what depends on it), [classes, D]."""
+
+    def one(value: jax.Array) -> jax.Array:
+        values = {**sites, of.name: jnp.full(corpus.num_documents, value)}
+        return of.graph.document_terms(of.touched, corpus, y, values, ZbarHandler(lambda theta: theta))
+
+    return jax.vmap(one)(jnp.asarray(of.values))
+
+
+def _expected_counts(
+    of: Depends, shapes: dict[str, tuple[int, ...]], weights: jax.Array, points: Points, corpus: Documents, y: Y
+) -> Points:
+    """x d/dx sum_jd weights_jd log p_jd at uniform x: the coefficients of log x."""
+    uniform = {name: jnp.full(shape, 1 / shape[-1]) for name, shape in shapes.items()}
+    slope = jax.grad(lambda shares: (weights * _log_joint(of, {**points, **shares}, corpus, y)).sum())(uniform)
+    return {name: uniform[name] * slope[name] for name in uniform}
+
+
+def _of_points(
+    of: Depends, names: Sequence[str], points: Points, shares: jax.Array, sites: Points, few: Seen, *data: Any
+) -> jax.Array:
+    expected = (shares * _log_joint(of, {**sites, **points}, *data)).sum()
+    return expected + log_prior(of.graph, names, points, few)
 
 
 def latent_class(graph: BoundGraph) -> tuple[str, np.ndarray]:

@@ -112,7 +112,8 @@ class MarginBeside(Margin):
         own = BesideState(coefficients, covariance, duals, state.response.values)
         points, moments = self.normal.points, self._moments(state._replace(response=own), x)
         given = {**own.values, self.eta: jnp.asarray(coefficients, jnp.float32)}
-        return own._replace(values=points.m_step(own.values, self.normal.data, given, [({}, None, *moments)]))
+        seen = self.normal.data, self.normal.few
+        return own._replace(values=points.m_step(own.values, *seen, given, [({}, None, *moments)]))
 
     def _moments(self, state: State, x: np.ndarray) -> tuple[jax.Array, jax.Array]:
         """Mean and variance of predictors that together have R of the documents: all of sum_d E[(y_d - eta . zbar_d)^2],

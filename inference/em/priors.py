@@ -7,7 +7,7 @@ terms of a topic have no counts, and at a fixed q(beta) gamma would follow its o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,15 +20,14 @@ from jax.flatten_util import ravel_pytree
 from numpyro.distributions import biject_to, constraints
 from scipy.special import digamma
 
-from topiczoo.corpora.layouts import Documents, documents
+from topiczoo.corpora.layouts import Documents
 
-from ..programs.compiling import jitted
 from ..steps.dirichlet import SMALLEST_ALPHA, expected_log, log_normaliser
 from ..story.bound import BoundGraph
 from ..story.response import Y
-from ..story.tracing import ZbarHandler, concentration, run
+from ..story.tracing import ZbarHandler, concentration, program, run
 from .components import Posterior, Settings, State, refuse
-from .sites import Points, PointSites, log_prior
+from .sites import Points, PointSites, Seen, bounded, data_of, few_of, log_prior
 
 STEPS = 10  # of L-BFGS in an M-step
 
@@ -64,13 +63,11 @@ class LearnedPriors:
                 "leave estimate_alpha out."
             )
         if self.names:
-            self.data = documents(graph.corpus, pairs=True), jax.tree.map(jnp.asarray, graph.y)
-            self._to = {site: biject_to(graph.latent[site].fn.support) for site in self.names}
-            self._rows = {name: jitted(partial(self._concentration, name)) for name in self.of}
-            self._back = {name: jitted(partial(self._pulled_back, name)) for name in self.of}
-            self._log_prior = {
-                name: jitted(jax.value_and_grad(partial(self._log_prior_of, sites))) for name, sites in self.of.items()
-            }
+            self.data, bare = data_of(graph), graph.for_programs()
+            self._to = {site: biject_to(graph.latent[site].fn.support) for site in sorted(self.names)}
+            self._rows = {name: program(_concentration, bare, self._to, name) for name in self.of}
+            self._back = {name: program(_pulled_back, bare, self._to, name) for name in self.of}
+            self._log_prior = program(_log_prior_and_slope, bare, self._to)
 
     def start(self) -> Points:
         """The means of their own priors."""
@@ -107,17 +104,6 @@ class LearnedPriors:
     def q(self, state: State) -> Posterior:
         return {site: dist.Delta(np.asarray(state.priors[site])) for site in self.names}
 
-    def _concentration(self, name: str, free: Points, corpus: Documents, y: Y) -> jax.Array:
-        """In its own shape, often one row for all, from points in the space without bounds."""
-        points = {site: self._to[site](value) for site, value in free.items()}
-        return concentration(run(self.graph.story, corpus, y, points, ZbarHandler(lambda theta: theta))[name]["fn"])
-
-    def _pulled_back(self, name: str, slope: jax.Array, free: Points, corpus: Documents, y: Y) -> Points:
-        return jax.vjp(lambda free: self._concentration(name, free, corpus, y), free)[1](slope)[0]
-
-    def _log_prior_of(self, sites: list[str], free: Points) -> jax.Array:
-        return log_prior(self.graph, sites, {site: self._to[site](value) for site, value in free.items()})
-
     def _climbed(self, name: str, points: Points, objective: Callable) -> Points:
         """L-BFGS on objective(concentration), which gives its slope as well, plus the log-prior."""
         sites = self.of[name]
@@ -129,7 +115,7 @@ class LearnedPriors:
             value, slope = objective(rows)
             back = self._back[name](jnp.asarray(slope, jnp.float32), free, *self.data)
             if self.map:
-                log_density, slopes = self._log_prior[name](free)
+                log_density, slopes = self._log_prior(free, few_of(self.graph))
                 value, back = value + float(log_density), jax.tree.map(jnp.add, back, slopes)
             return -value, -np.asarray(ravel_pytree(back)[0], np.float64)
 
@@ -149,6 +135,26 @@ class LearnedPriors:
             return {site: points[site] for site in sites}
         free = unravel(jnp.asarray(found.x, jnp.float32))
         return {site: np.asarray(self._to[site](free[site])) for site in sites}
+
+
+def _concentration(
+    graph: BoundGraph, to: Mapping[str, Callable], name: str, free: Points, corpus: Documents, y: Y
+) -> jax.Array:
+    """In its own shape, often one row for all, from points in the space without bounds."""
+    points = bounded(to, free)
+    return concentration(run(graph.story, corpus, y, points, ZbarHandler(lambda theta: theta))[name]["fn"])
+
+
+def _pulled_back(
+    graph: BoundGraph, to: Mapping[str, Callable], name: str, slope: jax.Array, free: Points, corpus: Documents, y: Y
+) -> Points:
+    return jax.vjp(lambda free: _concentration(graph, to, name, free, corpus, y), free)[1](slope)[0]
+
+
+def _log_prior_and_slope(
+    graph: BoundGraph, to: Mapping[str, Callable], free: Points, few: Seen
+) -> tuple[jax.Array, Points]:
+    return jax.value_and_grad(lambda free: log_prior(graph, list(free), bounded(to, free), few))(free)
 
 
 def _of_logs(logs: np.ndarray, prior: np.ndarray) -> tuple[float, np.ndarray]:

@@ -43,9 +43,9 @@ from ..steps.responses import own_curves
 from ..story.bound import BoundGraph
 from ..story.graph import ZBAR
 from ..story.response import Y
-from ..story.tracing import ZbarHandler
+from ..story.tracing import ZbarHandler, program
 from .components import Posterior, Settings, State, coefficients_site, refuse
-from .sites import Points, PointSites, log_prior
+from .sites import Points, PointSites, Seen, few_of, log_prior
 from .starts import coefficients_by_response, topics_by_response
 from .words import of_terms, of_topics
 
@@ -98,53 +98,58 @@ class SmoothResponse:
         data = counting(graph, graph.documents()), graph.response.on_device()
         self.scales = [name for name in self.others if name in scales_of(graph)]
         self.log_linear = not self.delta and len(self.shape) == 1 and self._is_log_linear()
+        self.for_kernels = self._bare()
+        self.data, self.few = data, few_of(graph)
         if settings.order == "sequential":
             self.require_normal()
             if graph.story.weighed:
                 refuse(graph, self.responses[0], "order='sequential' knows no weight of the response; leave order out")
-        # data is an argument: XLA would spend seconds on what follows from constants
-        self._compiled = jitted(self._objective), jitted(self._derivatives)
-        self._take(data)
-        self._prior, self.slopes_of_prior = jitted(self.log_prior), jitted(self._derivatives_of_prior)
         rest = [name for name in self.others if name not in self.scales]
-        self.points = PointSites(graph, rest, self._of_others, steps=20)
-        self.of_scales = PointSites(graph, self.scales, self._of_others, steps=20)
+        self.points = PointSites(graph, rest, self._of_others(), steps=20)
+        self.of_scales = PointSites(graph, self.scales, self._of_others(), steps=20)
 
-    def _take(self, data: tuple[Documents, Y]) -> None:
-        """Documents and their responses."""
-        self.data = data
-        self.objective, self._slopes = (partial(program, data) for program in self._compiled)
-
-    def of_others(self, data: tuple[Documents, Y]) -> SmoothResponse:
-        """The same for other documents; what was compiled for these serves them."""
-        others = copy.copy(self)
-        others._take(data)
-        return others
-
-    @cached_property
-    def for_kernels(self) -> Any:
+    def _bare(self) -> Any:
         """The same without documents: what is compiled for it serves another fit of a story of the same form."""
         bare = copy.copy(self)
-        bare.graph = self.graph.bare()
-        for name in ("data", "_compiled", "objective", "_slopes", "_prior", "slopes_of_prior", "points", "of_scales"):
-            vars(bare).pop(name, None)
+        bare.graph = self.graph.for_programs()
         try:
             return Alike(bare)
         except Unkeyed:
             return self
 
+    def of_others(self, data: Seen) -> SmoothResponse:
+        """The same for other documents; what was compiled for these serves them."""
+        others = copy.copy(self)
+        others.data = data
+        return others
+
+    # what is compiled: documents are arguments, and XLA does not spend seconds on what follows from constants
+
+    def objective(self, values: Points, parts: list[tuple]) -> jax.Array:
+        """sum_d R_d + log p(values); of each part what is given, the shares, mean and covariance."""
+        return program(_objective, self.for_kernels)(self.data, self.few, values, parts)
+
+    def log_prior(self, values: Points) -> jax.Array:
+        """log p of eta and the other parameters; nothing under maximum likelihood."""
+        return program(_log_prior, self.for_kernels)(self.few, values)
+
+    def slopes_of_prior(self, values: Points) -> tuple[jax.Array, jax.Array]:
+        """Slope and curvature of eta's log-prior."""
+        return program(_slopes_of_prior, self.for_kernels)(self.few, values)
+
+    def _slopes(self, values: Points, mean: jax.Array, covariance: jax.Array) -> tuple:
+        """R_m, R_mm and R_v, documents first."""
+        return program(_slopes_first, self.for_kernels)(self.data, values, mean, covariance)
+
+    def _of_others(self, prior: bool = True) -> Callable:
+        """What the other parameters climb."""
+        return partial(_of_others, self.for_kernels, prior)
+
     def _is_log_linear(self) -> bool:
         """Whether log p(y | x) = A x - B exp(x) + C: its third derivative is its second."""
-
-        def total_at(x: jax.Array) -> jax.Array:
-            return self._at(self.graph.few_values, self.graph.few_documents, self.graph.few_y, x[:, None]).sum()
-
-        def derivative(function: Callable) -> Callable:
-            return lambda x: jax.jvp(function, (x,), (jnp.ones_like(x),))[1]
-
-        bend = derivative(jax.grad(total_at))
         places = jnp.asarray([[-1.5, 0.2, 0.9], [0.7, -0.4, 1.4]])
-        second, third = (np.asarray(jitted(jax.vmap(f), once=True)(places)) for f in (bend, derivative(bend)))
+        bends = program(_bends, self._bare(), once=True)
+        second, third = map(np.asarray, bends(self.graph.few_values, few_of(self.graph), places))
         return bool((second <= 0).all() and second.min() < 0 and np.allclose(second, third, rtol=1e-4, atol=1e-6))
 
     # R and its derivatives
@@ -190,32 +195,6 @@ class SmoothResponse:
         bend = jax.vmap(along)(jnp.eye(len(mean)))  # one direction a predictor gives R_mm of all documents
         return slope, (curve + jnp.swapaxes(curve, 0, 1)) / 2, bend
 
-    def log_prior(self, values: Points) -> jax.Array:
-        """log p of eta and the other parameters; nothing under maximum likelihood."""
-        return log_prior(self.graph, [self.eta, *self.others] if self.map else [], values)
-
-    def _objective(self, data: tuple[Any, Any], values: Points, parts: list[tuple]) -> jax.Array:
-        """sum_d R_d + log p(values); of each part what is given, the shares, mean and covariance."""
-        total = self.log_prior(values)
-        for given, shares, mean, covariance in parts:
-            terms = self.terms({**values, **given}, *data, mean, covariance)
-            total += (terms if shares is None else shares * terms).sum()
-        return total
-
-    def _derivatives(self, data: tuple[Any, Any], values: Points, mean: jax.Array, covariance: jax.Array) -> tuple:
-        """R_m, R_mm and R_v, documents first."""
-        slope, curve, bend = self.slopes(values, *data, mean.T, jnp.moveaxis(covariance, 0, -1))
-        return slope.T, jnp.moveaxis(bend, -1, 0), jnp.moveaxis(curve, -1, 0)
-
-    def _derivatives_of_prior(self, values: Points) -> tuple[jax.Array, jax.Array]:
-        """Slope and curvature of eta's log-prior."""
-
-        def prior(eta: jax.Array) -> jax.Array:
-            return self.log_prior({**values, self.eta: eta.reshape(self.shape)})
-
-        eta = values[self.eta].ravel()
-        return jax.grad(prior)(eta), jax.hessian(prior)(eta)
-
     # a normal response: R = -precision ((target - m)^2 + v) / 2 + what does not depend on topics
 
     def require_normal(self) -> None:
@@ -234,7 +213,7 @@ class SmoothResponse:
         if self.size != 1 or len(self.shape) > 1:
             return False
         graph, (mean, zero) = self.graph, (jnp.asarray([[0.7, -1.3, 2.1]]), jnp.zeros((1, 3)))
-        look = jitted(partial(self.slopes, graph.few_values, graph.few_documents, graph.few_y), once=True)
+        look = partial(program(SmoothResponse.slopes, self.for_kernels, once=True), graph.few_values, *few_of(graph))
         at_zero, moved = look(zero, 1.0 + zero[None]), look(mean, 0.3 + zero[None])
         line = at_zero[0] + 2 * at_zero[1][0] * mean
         return bool(np.allclose(at_zero[1], moved[1], rtol=1e-3) and np.allclose(line, moved[0], rtol=1e-3, atol=1e-3))
@@ -251,8 +230,8 @@ class SmoothResponse:
         """The other parameters at their best for one mean of all documents, without priors: sigma at the deviation of y."""
         target, precision = self.as_normal(values)
         mean = jnp.full((len(target), 1), target[precision > 0].mean(), jnp.float32)
-        bare = PointSites(self.graph, self.others, partial(self._of_others, prior=False), 100)
-        return {**values, **bare.m_step(values, self.data, values, [({}, None, mean, 0 * mean[..., None])])}
+        rated = PointSites(self.graph, self.others, self._of_others(prior=False), 100)
+        return {**values, **rated.m_step(values, self.data, self.few, values, [({}, None, mean, 0 * mean[..., None])])}
 
     # what EM asks
 
@@ -294,11 +273,11 @@ class SmoothResponse:
 
     def m_step(self, words: Any, log_mean: np.ndarray, state: State) -> Points:
         values, parts = self.move_eta(words, log_mean, state)
-        values = {**values, **self.points.m_step(values, self.data, values, parts)}
+        values = {**values, **self.points.m_step(values, self.data, self.few, values, parts)}
         if not self.scales:
             return values
         held_out = aside(self.graph, self.data[0]), self.data[1]
-        return {**values, **self.of_scales.m_step(values, held_out, values, parts)}
+        return {**values, **self.of_scales.m_step(values, held_out, self.few, values, parts)}
 
     def shift(self, words: Any, log_mean: np.ndarray, state: State, new: Points) -> float:
         """What the M-step from a state to new values has done to the bound by moving scales, which climb something else."""
@@ -344,21 +323,65 @@ class SmoothResponse:
         lengths, eta = jnp.asarray(words.lengths, jnp.float32), values[self.eta].reshape(self.num_topics, -1)
         return _in_eta(derivatives, part.shares, lengths, tokens, sums.pull, sums.products, eta)
 
-    def _of_others(
-        self, points: Points, data: tuple[Any, Any], given: Points, parts: list[tuple], prior: bool = True
-    ) -> jax.Array:
-        values = {**given, **points}
-        total = self._objective(data, values, parts)
-        return total if prior else total - self.log_prior(values)
-
     def bound(self, state: State) -> float:
-        return float(self._prior(state.response))
+        return float(self.log_prior(state.response))
 
     def q(self, state: State) -> Posterior:
         return {name: dist.Delta(np.asarray(value)) for name, value in state.response.items()}
 
     def report(self, state: State) -> Mapping[str, float]:
         return {}
+
+
+def _log_prior(of: SmoothResponse, few: Seen, values: Points) -> jax.Array:
+    return log_prior(of.graph, [of.eta, *of.others] if of.map else [], values, few)
+
+
+def _slopes_of_prior(of: SmoothResponse, few: Seen, values: Points) -> tuple[jax.Array, jax.Array]:
+    def prior(eta: jax.Array) -> jax.Array:
+        return _log_prior(of, few, {**values, of.eta: eta.reshape(of.shape)})
+
+    eta = values[of.eta].ravel()
+    return jax.grad(prior)(eta), jax.hessian(prior)(eta)
+
+
+def _of_documents(of: SmoothResponse, data: Seen, values: Points, parts: list[tuple]) -> jax.Array:
+    """sum_d R_d."""
+    found = jnp.zeros(())
+    for given, shares, mean, covariance in parts:
+        terms = of.terms({**values, **given}, *data, mean, covariance)
+        found += (terms if shares is None else shares * terms).sum()
+    return found
+
+
+def _objective(of: SmoothResponse, data: Seen, few: Seen, values: Points, parts: list[tuple]) -> jax.Array:
+    return _log_prior(of, few, values) + _of_documents(of, data, values, parts)
+
+
+def _of_others(
+    of: SmoothResponse, prior: bool, points: Points, data: Seen, few: Seen, given: Points, parts: list[tuple]
+) -> jax.Array:
+    values = {**given, **points}
+    found = _of_documents(of, data, values, parts)
+    return found + _log_prior(of, few, values) if prior else found
+
+
+def _slopes_first(of: SmoothResponse, data: Seen, values: Points, mean: jax.Array, covariance: jax.Array) -> tuple:
+    slope, curve, bend = of.slopes(values, *data, mean.T, jnp.moveaxis(covariance, 0, -1))
+    return slope.T, jnp.moveaxis(bend, -1, 0), jnp.moveaxis(curve, -1, 0)
+
+
+def _bends(of: SmoothResponse, values: Points, few: Seen, places: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Second and third derivatives of log p(y | x) at some x of each of a few documents."""
+
+    def total_at(x: jax.Array) -> jax.Array:
+        return of._at(values, *few, x[:, None]).sum()
+
+    def derivative(function: Callable) -> Callable:
+        return lambda x: jax.jvp(function, (x,), (jnp.ones_like(x),))[1]
+
+    bend = derivative(jax.grad(total_at))
+    return jax.vmap(bend)(places), jax.vmap(derivative(bend))(places)
 
 
 @jitted

@@ -6,7 +6,7 @@ Corpus-wide quantities are computed in float64 on the host: the bound is a diffe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -16,18 +16,24 @@ import numpyro.distributions as dist
 from jax.flatten_util import ravel_pytree
 from numpyro.distributions import biject_to
 
-from topiczoo.corpora.layouts import Documents, documents
+from topiczoo.corpora.layouts import Documents
 
 from ..programs.compiling import jitted
 from ..steps.dirichlet import dirichlet_bound, expected_log
 from ..story.bound import BoundGraph
 from ..story.response import Y
-from ..story.tracing import ZbarHandler, base_distribution, run, total
+from ..story.tracing import ZbarHandler, base_distribution, program, run, total
 from .components import Posterior, refuse
 
 SMOOTHING = 1e-20  # expected tokens added to each term under maximum likelihood: log 0 would end the bound
 
 Points = dict[str, Any]  # values by site
+Seen = tuple[Documents, Y]
+
+
+def few_of(graph: BoundGraph) -> Seen:
+    """A few documents and their responses: enough where nothing depends on them."""
+    return graph.few_documents, graph.few_y
 
 
 @dataclass(frozen=True)
@@ -90,20 +96,27 @@ def concentrations(graph: BoundGraph, names: list[str], values: Mapping[str, Any
     """The prior concentrations of Dirichlet sites as the story gives them, in the shape of the sites' values; ``values``
     are of sites that they depend on."""
 
-    @jitted(once=True)
-    def look(corpus: Documents, y: Y, values: Any) -> dict[str, jax.Array]:
-        plain = replace(graph.story, weighed={})  # what the engine has weighed is no scale of the story's
-        trace = run(plain, corpus, y, values, ZbarHandler(lambda theta: theta))
-        for name, site in trace.items():
-            if site["type"] == "sample" and site["scale"] is not None:
-                refuse(graph, name, "its density is scaled")
-        return {
-            name: jnp.broadcast_to(base_distribution(trace[name]["fn"]).concentration, jnp.shape(trace[name]["value"]))
-            for name in names
-        }
-
-    found = look(documents(graph.corpus, pairs=True), jax.tree.map(jnp.asarray, graph.y), values or {})
+    found = graph.program(_concentrations, tuple(names))(*data_of(graph), values or {})
     return {name: np.asarray(value, np.float64) for name, value in found.items()}
+
+
+def data_of(graph: BoundGraph) -> Seen:
+    """All documents by pairs of a term and its count, with the story's numbers, and the responses."""
+    return graph.documents(pairs=True), jax.tree.map(jnp.asarray, graph.y)
+
+
+def _concentrations(
+    graph: BoundGraph, names: Sequence[str], corpus: Documents, y: Y, values: Any
+) -> dict[str, jax.Array]:
+    story = graph.story.without_weights()  # what the engine has weighed is no scale of the story's
+    trace = run(story, corpus, y, values, ZbarHandler(lambda theta: theta))
+    for name, site in trace.items():
+        if site["type"] == "sample" and site["scale"] is not None:
+            refuse(graph, name, "its density is scaled")
+    return {
+        name: jnp.broadcast_to(base_distribution(trace[name]["fn"]).concentration, jnp.shape(trace[name]["value"]))
+        for name in names
+    }
 
 
 def counted_sites(
@@ -131,10 +144,7 @@ def counted_sites(
         values = {name: jnp.exp(part) for name, part in logs.items()}
         return total(run(graph.story, corpus, y, values, ZbarHandler(lambda theta: theta)), observed)
 
-    data, priors = (
-        (documents(graph.corpus, pairs=True), jax.tree.map(jnp.asarray, graph.y)),
-        concentrations(graph, list(names)),
-    )
+    data, priors = data_of(graph), concentrations(graph, list(names))
     even = {name: jnp.full(prior.shape, -np.log(prior.shape[-1]), jnp.float32) for name, prior in priors.items()}
     value, counts = jax.value_and_grad(log_density)(even, *data)
     moved = {name: part + 0.5 * jnp.cos(jnp.arange(part.size)).reshape(part.shape) for name, part in even.items()}
@@ -150,18 +160,15 @@ def counted_sites(
 class PointSites:
     """Sites that are estimated by climbing their log-density, whatever it is, in the space without bounds.
 
-    ``log_density(points, *data)`` is what is climbed; priors that are to count are part of it.
+    ``log_density(points, *data)`` is what is climbed; priors that are to count are part of it. It holds no corpus and no
+    numbers of a story, so that what is compiled serves another fit.
     """
 
     def __init__(self, graph: BoundGraph, names: list[str], log_density: Callable, steps: int) -> None:
         self.graph, self.names, self.steps = graph, names, steps
         self._to = {name: biject_to(graph.latent[name].fn.support) for name in names}
-        self._unravel = ravel_pytree(self.free({name: graph.few_values[name] for name in names}))[1]
-
-        def loss(flat: jax.Array, *data: Any) -> jax.Array:
-            return -log_density(self._of_flat(flat), *data)
-
-        self._slope = jitted(jax.value_and_grad(loss))
+        self._like = self.free({name: graph.few_values[name] for name in names})
+        self._slope = program(_value_and_slope, log_density, self._to)
 
     def free(self, points: Points) -> dict[str, jax.Array]:
         """Values in the space without bounds."""
@@ -169,10 +176,10 @@ class PointSites:
 
     def bounded(self, free: Mapping[str, jax.Array]) -> Points:
         """The other way."""
-        return {name: self._to[name](value) for name, value in free.items()}
+        return bounded(self._to, free)
 
     def _of_flat(self, flat: jax.Array) -> Points:
-        return self.bounded(self._unravel(flat))
+        return self.bounded(ravel_pytree(self._like)[1](flat))
 
     def prior_means(self) -> Points:
         """The priors' means where they have one, else feasible values."""
@@ -190,7 +197,7 @@ class PointSites:
             return {}
 
         def at(flat: np.ndarray) -> tuple[float, np.ndarray]:
-            value, gradient = self._slope(jnp.asarray(flat, jnp.float32), *data)
+            value, gradient = self._slope(jnp.asarray(flat, jnp.float32), self._like, *data)
             return float(value), np.asarray(gradient, np.float64)
 
         flat = np.asarray(ravel_pytree(self.free(points))[0], np.float64)
@@ -202,9 +209,19 @@ class PointSites:
         return self._of_flat(jnp.asarray(found.x, jnp.float32))
 
 
-def log_prior(graph: BoundGraph, names: list[str], values: Points) -> jax.Array:
-    """log p of some sites that do not belong to documents."""
+def bounded(to: Mapping[str, Callable], free: Mapping[str, jax.Array]) -> Points:
+    return {name: to[name](value) for name, value in free.items()}
+
+
+def _value_and_slope(
+    log_density: Callable, to: Mapping[str, Callable], flat: jax.Array, like: Points, *data: Any
+) -> tuple[jax.Array, jax.Array]:
+    return jax.value_and_grad(lambda flat: -log_density(bounded(to, ravel_pytree(like)[1](flat)), *data))(flat)
+
+
+def log_prior(graph: BoundGraph, names: Sequence[str], values: Points, few: Seen | None = None) -> jax.Array:
+    """log p of some sites that do not belong to documents; ``few`` documents bring a bare graph the story's numbers."""
     if not names:
         return jnp.zeros(())
-    few = graph.few_documents, graph.few_y
+    few = few or few_of(graph)
     return total(run(graph.story, *few, values, ZbarHandler(lambda theta: theta)), names)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from topiczoo.corpora import Corpus
-from topiczoo.corpora.layouts import Documents, Pairs, documents
+from topiczoo.corpora.layouts import Documents, Pairs, documents, on_device, rounded_up
 
 from ..story.bound import BoundGraph
 from ..streams.minibatches import Minibatches
@@ -26,32 +26,36 @@ def padded(corpus: Corpus, places: int) -> Pairs:
     pad = (0, places - counts.nnz)
     document = np.repeat(np.arange(len(corpus)), np.diff(counts.indptr))
     return Pairs(
-        jnp.asarray(np.pad(document, pad), jnp.int32),
-        jnp.asarray(np.pad(counts.indices, pad), jnp.int32),
-        jnp.asarray(np.pad(counts.data, pad), jnp.float32),
+        on_device(np.pad(document, pad), np.int32),
+        on_device(np.pad(counts.indices, pad), np.int32),
+        on_device(np.pad(counts.data, pad), np.float32),
     )
 
 
 class Batches:
     """Slices of a corpus as the story sees them, with pairs padded to one length so that one program serves."""
 
-    def __init__(self, corpus: Corpus, y: Any, size: int, held_out: Sequence[int] = ()) -> None:
-        self.corpus, self.y, self.size = corpus, y, size
+    def __init__(
+        self, corpus: Corpus, y: Any, size: int, held_out: Sequence[int] = (), arguments: dict[str, Any] | None = None
+    ) -> None:
+        """``arguments`` are the story's numbers."""
+        self.corpus, self.y, self.size, self.arguments = corpus, y, size, arguments or {}
         self.counted = ~np.isin(np.arange(len(corpus)), held_out) if held_out else None  # as responses
         pairs = np.diff(corpus.counts.indptr)
-        self.most = int(np.sort(pairs)[-size:].sum())
-        self.usual = min(self.most, int(np.ceil(size * pairs.mean() + 4 * np.sqrt(size) * pairs.std())))
+        self.most = rounded_up(int(np.sort(pairs)[-size:].sum()))
+        usual = int(np.ceil(size * pairs.mean() + 4 * np.sqrt(size) * pairs.std()))
+        self.usual = min(self.most, rounded_up(usual))
 
     def take(self, rows: np.ndarray) -> Slice:
         """The documents at some rows, their responses, and the rows."""
         part = self.corpus[rows]
         number = part.counts.nnz
         pairs = padded(part, self.usual if number <= self.usual else max(self.most, number))
-        counted = None if self.counted is None else jnp.asarray(self.counted[rows], jnp.float32)
+        counted = None if self.counted is None else on_device(self.counted[rows], np.float32)
         return (
-            replace(documents(part), pairs=pairs, counted=counted),
-            jax.tree.map(lambda leaf: jnp.asarray(leaf[rows]), self.y),
-            jnp.asarray(rows, jnp.int32),
+            replace(documents(part), pairs=pairs, counted=counted, arguments=self.arguments),
+            jax.tree.map(lambda leaf: on_device(leaf[rows]), self.y),
+            on_device(rows, np.int32),
         )
 
     def random(self, rng: np.random.Generator, start: int = 0) -> Iterator[Slice]:
@@ -87,5 +91,6 @@ class StreamBatches:
             for corpus, response, _ in self.source.of_pass(self.graph, number, first):
                 if corpus.counts.nnz > self.places:
                     self.places = 3 * corpus.counts.nnz // 2
-                yield replace(documents(corpus), pairs=padded(corpus, self.places)), response.on_device(), rows
+                laid = replace(documents(corpus), arguments=self.graph.story.given)
+                yield replace(laid, pairs=padded(corpus, self.places)), response.on_device(), rows
             first = 0

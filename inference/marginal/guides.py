@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import jax
@@ -98,6 +99,26 @@ class Guide:
             topics = self.initial[graph.beta]
             self.initial[self.amortised][1]["table"] = np.log(topics / topics.sum(1, keepdims=True)).T
 
+    def bare(self) -> Guide:
+        """The same for programs that are kept, without where it starts, which :meth:`starting_at` says."""
+        bare = self.starting_at({})
+        bare.graph = self.graph.for_programs()
+        return bare
+
+    def starting_at(self, initial: dict[str, Any]) -> Guide:
+        """The same from elsewhere."""
+        other = copy.copy(self)
+        other.initial = initial
+        return other
+
+    @property
+    def known(self) -> dict[str, Any]:
+        """What a step reads of where it starts: a prior beside parameters, and of these their names alone."""
+        known = jax.tree.map(lambda _: np.float32(0), self.initial)
+        if self.amortised:
+            known[self.amortised] = self.initial[self.amortised][0], known[self.amortised][1]
+        return known
+
     def __call__(self, documents: Documents, y: Y, rows: jax.Array, scale: float) -> None:
         for name, site in self.sites.items():
             q = self.site(name, documents, rows)
@@ -122,7 +143,9 @@ class Guide:
             return PathwiseDirichlet(of_rows(concentration)).to_event(site.fn.event_dim - 1)
         mean = of_rows(numpyro.param(f"{name}: mean", start))
         spread = of_rows(
-            numpyro.param(f"{name}: standard deviation", np.full_like(start, 0.1), constraint=constraints.positive)
+            numpyro.param(
+                f"{name}: standard deviation", jnp.full(jnp.shape(start), 0.1), constraint=constraints.positive
+            )
         )
         transform = biject_to(self.supports[name])
         event_dim = site.fn.event_dim + transform.domain.event_dim - transform.codomain.event_dim

@@ -88,6 +88,12 @@ class Marginal:
             refuse_linked_classes(graph, self.discrete)
             self.combinations = combinations(graph, self.discrete)
 
+    def bare(self) -> Marginal:
+        """The same for programs that are kept: documents bring the story's numbers."""
+        bare = copy.copy(self)
+        bare.graph = self.graph.for_programs()
+        return bare
+
     @property
     def target(self) -> str:
         """What the density is, in words."""

@@ -9,12 +9,12 @@ from typing import Any
 from numpyro.infer import NUTS, Gibbs
 
 from topiczoo.corpora import Corpus
-from topiczoo.corpora.layouts import documents
 
 from ..lasting.checkpoint import Checkpoint, opened
 from ..mcmc.chains import Schedule, chunk_size, run_chains
 from ..mcmc.weighing import counting, with_weight
 from ..posterior.posterior import Posterior
+from ..programs.keeping import form_of
 from ..story.reading import read
 from ..story.tracing import circumstances
 from ..story.validation import check_counts, check_numbers, check_seed, refuse_improper
@@ -73,14 +73,18 @@ def nuts(
     refuse_improper(graph, "nuts")
     weighed = with_weight(graph, response_weight)
     model = Marginal(weighed, nodes=NODES, average="density")
-    kernel: Any = NUTS(model, target_accept_prob=target_accept_prob, max_tree_depth=max_tree_depth)
-    statistics = STATISTICS
-    if model.scales:
+    bare = model.bare()
+    kernel: Any = NUTS(bare, target_accept_prob=target_accept_prob, max_tree_depth=max_tree_depth)
+    statistics, form = STATISTICS, None
+    if not model.scales:
+        form = form_of(NUTS, bare, target_accept_prob, max_tree_depth)
+    else:
         kernel = Gibbs([*((HeldOutScales(model, site), [site]) for site in model.scales), (kernel, None)])
         statistics = {name: f"block_states.{len(model.scales)}.{field}" for name, field in STATISTICS.items()}
+    data = counting(weighed, weighed.documents(pairs=True, batches=graph.has_sentences)), graph.response.on_device()
     drawn = run_chains(
         kernel,
-        (counting(weighed, documents(corpus, pairs=True, batches=graph.has_sentences)), graph.response.on_device()),
+        data,
         seed=seed,
         num_chains=num_chains,
         schedule=Schedule(
@@ -91,6 +95,7 @@ def nuts(
         reset=lambda state: state,
         means=lambda state: {},
         progress_bar=progress_bar,
+        form=form,
         lasting=opened(checkpoint, graph),
     )  # fmt: skip
     drawn.statistics["lp"] = -drawn.statistics["lp"]

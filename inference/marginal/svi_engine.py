@@ -27,6 +27,7 @@ from ..lasting.checkpoint import Checkpoint, Nowhere, opened
 from ..mcmc.weighing import with_weight
 from ..posterior.posterior import Posterior
 from ..programs.compiling import jitted
+from ..programs.keeping import form_of, keep
 from ..programs.progress import tqdm
 from ..story.bound import BoundGraph
 from ..story.reading import read
@@ -136,6 +137,30 @@ def learning_rates(peak: float, num_steps: int) -> Callable[[Any], Any]:
     return rate
 
 
+class _Programs:
+    """The compiled steps of a model and a guide, which serve other documents, seeds and numbers of the story."""
+
+    def __init__(self, model: Marginal, guide: Guide, scale: float, learning_rate: float, num_steps: int) -> None:
+        # a single draw, with the divergence of two Dirichlets or two normals in closed form
+        self.svi = svi = SVI(
+            lambda initial, documents, y, rows: model(documents, y, scale),
+            lambda initial, documents, y, rows: guide.starting_at(initial)(documents, y, rows, scale),
+            Adam(learning_rates(learning_rate, num_steps)),
+            TraceMeanField_ELBO(),
+        )
+
+        def init(initial: dict, key: jax.Array, *batch: Any) -> Any:
+            return svi.init(key, initial, *batch)
+
+        def network(known: dict, documents: Documents, parameters: dict) -> Any:
+            with handlers.substitute(data=parameters):
+                return guide.starting_at(known).site(guide.amortised or "", documents, None).concentration
+
+        self.init = jitted(traced(init), once=True)
+        self.network = jitted(traced(network))
+        self.update = jitted(traced(svi.update), donate_argnums=0)
+
+
 class _Fitting:
     """The model, the guide and the optimiser's state."""
 
@@ -147,18 +172,16 @@ class _Fitting:
         self.model = Marginal(graph, nodes=NODES, average="log")
         number = len(graph.corpus) if source is None else source.num_documents
         self.guide = Guide(graph, guide, seed, number / len(graph.corpus))
-        self.batches = Batches(graph.corpus, graph.y, min(batch_size, len(graph.corpus)), graph.held_out)
+        size = min(batch_size, len(graph.corpus))
+        self.batches = Batches(graph.corpus, graph.y, size, graph.held_out, graph.story.given)
         self.source = self.batches if source is None else StreamBatches(graph, source)
         self.scale = number / batch_size
         if self.scale > 1:
             self._refuse_batches()
-        # a single draw, with the divergence of two Dirichlets or two normals in closed form
-        self.svi = SVI(
-            lambda documents, y, rows: self.model(documents, y, self.scale),
-            lambda documents, y, rows: self.guide(documents, y, rows, self.scale),
-            Adam(learning_rates(learning_rate, num_steps)),
-            TraceMeanField_ELBO(),
-        )
+        fixed = self.model.bare(), self.guide.bare(), self.scale, learning_rate, num_steps
+        form = form_of(self.model, guide, self.guide.supports, *fixed[2:])
+        self.programs = _Programs(*fixed) if form is None else keep((_Programs, form), lambda: _Programs(*fixed))
+        self.svi = self.programs.svi
 
     def _refuse_batches(self) -> None:
         for name, site in self.graph.latent.items():
@@ -180,10 +203,10 @@ class _Fitting:
         losses: list[Any] = [] if kept is None else list(kept.arrays[LOSSES])
         batches = self.source.random(np.random.default_rng(self.seed), len(losses))
         batch = next(batches)
-        self.state = jitted(traced(self.svi.init))(jax.random.key(self.seed), *batch)
+        self.state = self.programs.init(self.guide.initial, jax.random.key(self.seed), *batch)
         if kept is not None:
             self.state = kept.state(self.state)
-        update = jitted(traced(self.svi.update), donate_argnums=0)
+        known = self.guide.known
 
         def told() -> tuple:
             losses[:] = jax.device_get(losses)
@@ -192,7 +215,7 @@ class _Fitting:
         with tqdm(total=num_steps, disable=not progress_bar, unit="step") as bar, lasting.watching():
             try:
                 for step in range(len(losses), num_steps):
-                    self.state, loss = update(self.state, *batch)
+                    self.state, loss = self.programs.update(self.state, known, *batch)
                     losses.append(loss)
                     if (step + 1) % LOOK == 0 or step + 1 == num_steps:
                         self._refuse_nan(losses)
@@ -296,15 +319,9 @@ class _Fitting:
 
     def _whole(self, name: str, parameters: dict) -> Any:
         """q of a site for the whole corpus."""
-
-        @jitted
-        @traced
-        def network(documents: Documents, parameters: dict) -> Any:
-            with handlers.substitute(data=parameters):
-                return self.guide.site(name, documents, None).concentration
-
         if name == self.guide.amortised:
-            parts = [network(part, parameters) for part, _, _ in self.batches.in_order()]
+            known = self.guide.known
+            parts = [self.programs.network(known, part, parameters) for part, _, _ in self.batches.in_order()]
             return PathwiseDirichlet(jnp.concatenate(parts))
         with TRACING, handlers.substitute(data=parameters):
             return self.guide.site(name, None, None)

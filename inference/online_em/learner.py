@@ -68,7 +68,7 @@ class Learner:
         self.alpha = None if graph.covariates or np.ptp(alpha, axis=0).any() else alpha[0]
         self.room, self.room_of_terms = self.words.pairs.needed.larger(), 0  # in what is compiled
         if self.supervised:
-            _ = response.for_kernels, response.is_normal  # once, for all minibatches
+            _ = response.is_normal  # once, for all minibatches
 
     def start(self, rng: np.random.Generator) -> Learned:
         """Topics as variational EM starts them: at what the sample's responses suggest, else alike but for noise."""
@@ -104,7 +104,7 @@ class Learner:
     def bound_of_corpus(self, learned: Learned) -> float:
         """What is no document's in the bound."""
         found = self.topics.bound(learned.topics.concentration())
-        return found if learned.response is None else found + float(self.response._prior(learned.response.values))
+        return found if learned.response is None else found + float(self.response.log_prior(learned.response.values))
 
     def q(self, learned: Learned) -> Posterior:
         """The approximate posterior, with the proportions of the sample's documents."""

@@ -73,7 +73,7 @@ class OnlineResponse(NamedTuple):
         columns = values[response.eta].reshape(response.num_topics, -1)
         at = words.moments(columns, part.local, of_terms(log_mean), response.log_linear)
         shares = jnp.full(len(words.lengths), scale, jnp.float32)
-        best = points.m_step(values, response.data, values, [(part.given, shares, *at)])
+        best = points.m_step(values, response.data, response.few, values, [(part.given, shares, *at)])
         blended = jax.tree.map(lambda old, new: (1 - rho) * old + rho * new, points.free(values), points.free(best))
         return points.bounded(blended)
 

@@ -11,6 +11,7 @@ import functools
 import hashlib
 import re
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from types import CellType, FunctionType, MethodType
@@ -128,8 +129,18 @@ def frozen(thing: Any, depth: int = 0) -> Hashable:
     if isinstance(thing, FunctionType):
         return (thing.__code__, inner(thing.__closure__), inner(thing.__defaults__)) if thing.__closure__ else thing
     if isinstance(thing, Constraint | Transform) or type(thing).__module__.startswith("topiczoo."):
-        return type(thing), inner(vars(thing))  # all of these is in their attributes
+        # all of these is in their attributes, but for the inverse that they have been asked for
+        held = {name: value for name, value in vars(thing).items() if not isinstance(value, weakref.ref)}
+        return type(thing), inner(held)
     raise Unkeyed(f"{type(thing).__name__}")
+
+
+def form_of(*things: Any) -> Hashable:
+    """All of them, frozen; None where that cannot be."""
+    try:
+        return frozen(things)
+    except Unkeyed:
+        return None
 
 
 class Alike:
@@ -137,6 +148,10 @@ class Alike:
 
     def __init__(self, thing: Any) -> None:
         self._thing, self._key = thing, frozen(thing)
+
+    @property
+    def form(self) -> Hashable:
+        return self._key
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._thing, name)

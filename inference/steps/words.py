@@ -62,8 +62,9 @@ class PairBlocks(NamedTuple):
 
 
 def pair_batches(pairs: Pairs, num_documents: int, num_terms: int, room: Room = Room()) -> PairBlocks:
-    """Lay distinct pairs out as if each were one token."""
-    document, term = np.asarray(pairs.document), np.asarray(pairs.term)
+    """Lay distinct pairs out as if each were one token; those of no document are left out."""
+    own = np.asarray(pairs.document) < num_documents
+    document, term, number = (np.asarray(part)[own] for part in pairs)
     lengths = np.bincount(document, minlength=num_documents)
     rows = np.ones(len(term), np.int32), term, np.insert(np.cumsum(lengths), 0, 0)
     counts = sparse.csr_array(rows, shape=(num_documents, num_terms))
@@ -72,7 +73,7 @@ def pair_batches(pairs: Pairs, num_documents: int, num_terms: int, room: Room = 
     )
     batches = token_batches(once, least=room.positions)
     repeats = np.zeros(batches.terms.shape, np.float32)
-    repeats[batches.positions()] = np.asarray(pairs.count)
+    repeats[batches.positions()] = number
     return PairBlocks(batches, jnp.asarray(repeats), room.deep)
 
 

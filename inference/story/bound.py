@@ -78,6 +78,10 @@ class BoundGraph(StoryGraph):
             frozen((self.known, told, {name: site.axes for name, site in self.sites.items()})),
         )
 
+    def for_programs(self) -> BoundGraph:
+        """What compiled code may hold of it: itself only where that cannot be kept."""
+        return self if self.form is None else self.bare()
+
     def program(self, function: Callable, *fixed: Any) -> Callable:
         """``function(graph, *fixed, ...)`` compiled as a function of the rest, and kept for graphs of the same form.
 

@@ -29,7 +29,8 @@ from topiczoo.corpora.layouts import Documents
 from topiczoo.models.catalogue import as_story
 from topiczoo.models.vocabulary.words import Zbar
 
-from ..programs.keeping import Unkeyed, frozen, shapes
+from ..programs.compiling import jitted
+from ..programs.keeping import Unkeyed, frozen, keep, shapes
 from .response import Y
 
 Values = Mapping[str, Any]
@@ -48,6 +49,21 @@ def traced(function: Callable) -> Callable:
 
     alone.__name__ = getattr(getattr(function, "func", function), "__name__", "alone")  # as profiles show it
     return alone
+
+
+def program(function: Callable, *fixed: Any, once: bool = False) -> Callable:
+    """``function(*fixed, ...)`` compiled as a function of the rest, and kept for what is fixed alike.
+
+    What is fixed must not hold a corpus or the numbers of a story: a graph among it is a bare one.
+    """
+
+    def make() -> Callable:
+        return jitted(traced(functools.partial(function, *fixed)), once=once)
+
+    try:
+        return keep((function, frozen(fixed), once), make)
+    except Unkeyed:
+        return make()
 
 
 def precise() -> Any:
@@ -159,6 +175,12 @@ class Story:
         others = {name: value for name, value in self.arguments.items() if name not in self.numbers}
         object.__setattr__(story, "arguments", others)
         object.__setattr__(story, "bare", True)
+        return story
+
+    def without_weights(self) -> Story:
+        """The story with its responses at power 1."""
+        story = copy.copy(self)
+        object.__setattr__(story, "weighed", {})
         return story
 
     def plain(self, corpus: Documents | Corpus, y: Y = None) -> None:
