@@ -63,6 +63,8 @@ EXACT = [
     ("lda", "nuts", {}),
     ("htmm", "gibbs", {"response": "normal"}),
     ("slda_raters", "gibbs", {"raters": 2, "num_classes": 3}),
+    ("sage_topics", "gibbs", {"background": BACKGROUND, "prior": "laplace", "scale": 1.0}),
+    ("sage_facets", "gibbs", {"background": BACKGROUND, "prior": "laplace", "scale": 1.0, "outputs": 2}),
     *((story, engine, options) for engine in ("gibbs", "nuts") for story, options in OF_WORDS.items()),
 ]
 # every so many draws one counts, so that they are nearly independent; 10 elsewhere

@@ -36,6 +36,7 @@ SAMPLED = ALL[:3]
 SWEEP, GIVEN, NUTS = "topic sweep, theta integrated out", "topic sweep given theta", "NUTS given the rest"
 LOCAL, SLICES = "Hamiltonian trajectories, all documents at once", "slice draws given counts"
 DIRICHLET, NORMAL, GIG = "Dirichlet draw", "normal draw", "generalised inverse Gaussian draw"
+LOG_LINEAR = "slice draws of log-linear topics"
 SENTENCES = "topics of sentences, filtered forward and drawn backward"
 COLLAPSED = {"z": SWEEP, "theta": SWEEP}
 OF_LOGITS = {"beta": DIRICHLET, "logits": LOCAL, "tau": NUTS, "factor": NUTS, "z": GIVEN}
@@ -44,7 +45,7 @@ SERVED = {  # engines that take a story, and how gibbs draws each site
     "stm": (SAMPLED, {**OF_LOGITS, "level": NORMAL, "effect": NORMAL}),
     "dmr": (ALL, {**COLLAPSED, "beta": DIRICHLET, "level": SLICES, "effect": SLICES}),
     "stm_content": (
-        ALL, {**COLLAPSED, **{f"{part}_deviation": NUTS for part in ("topic", "level", "joint")}}
+        ALL, {**COLLAPSED, **{f"{part}_deviation": LOG_LINEAR for part in ("topic", "level", "joint")}}
     ),
     "dtm": (SAMPLED, {**COLLAPSED, "step": NUTS}),
     "seeded_lda": (ALL, {**COLLAPSED, "beta": DIRICHLET}),

@@ -22,6 +22,7 @@ from ..blocks.concentrations import concentration_blocks
 from ..blocks.conjugate import DirichletBlock, GaussianBlock, LabelBlock, ScaleBlock
 from ..blocks.labels import ClassBlock
 from ..blocks.local import LocalBlock
+from ..blocks.log_linear import LogLinearBlock
 from ..blocks.topics import CollapsedBlock, TopicBlock
 from ..blocks.whitened import whitened
 from ..programs.keeping import Unkeyed, frozen
@@ -35,7 +36,7 @@ from .composite import Blocks
 
 # in the order in which they are asked
 BUILT_IN: tuple[type[Block], ...] = (
-    DirichletBlock, GaussianBlock, AugmentedBlock, ScaleBlock, ChanceBlock, LocalBlock,
+    DirichletBlock, GaussianBlock, AugmentedBlock, ScaleBlock, ChanceBlock, LogLinearBlock, LocalBlock,
 )  # fmt: skip
 
 

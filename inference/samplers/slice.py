@@ -53,3 +53,37 @@ def slice_draw(key: jax.Array, log_ratio: Callable[[jax.Array], jax.Array], x: j
     start = _State(jnp.zeros((), jnp.int32), left, left + WIDTH, steps, jnp.zeros((), jnp.int32), x)
     last = jax.lax.while_loop(lambda state: (state.phase < 3) & (state.turn < MOST_TURNS), turn, start)
     return jnp.where(last.phase == 3, last.new, x)
+
+
+def slice_draws(
+    key: jax.Array, log_ratio: Callable[[jax.Array], jax.Array], width: jax.Array, most_steps: int = MOST_STEPS
+) -> jax.Array:
+    """Moves of many numbers side by side, each by a step of its own that leaves its density invariant.
+
+    ``log_ratio(d)`` is log p(x + d) - log p(x), number by number. ``width`` of the first intervals must not depend on x.
+    All take as many turns as the one that takes most.
+    """
+    level_key, place_key, split_key, shrink_key = jax.random.split(key, 4)
+    level = -jax.random.exponential(level_key, width.shape)
+    low = -width * jax.random.uniform(place_key, width.shape)
+    left = jnp.floor(most_steps * jax.random.uniform(split_key, width.shape))
+
+    def grown(end: jax.Array, step: jax.Array, left: jax.Array) -> jax.Array:
+        def turn(state: tuple) -> tuple:
+            end, left, growing = state
+            growing = growing & (left > 0) & (log_ratio(end) > level)
+            return jnp.where(growing, end + step, end), left - growing, growing
+
+        return jax.lax.while_loop(lambda state: state[2].any(), turn, (end, left, jnp.ones(end.shape, bool)))[0]
+
+    low, high = grown(low, -width, left), grown(low + width, width, most_steps - 1 - left)
+
+    def shrink(state: tuple) -> tuple:
+        low, high, move, found, i = state
+        place = low + (high - low) * jax.random.uniform(jax.random.fold_in(shrink_key, i), width.shape)
+        above = log_ratio(place) > level
+        low, high = jnp.where(~above & (place < 0), place, low), jnp.where(~above & (place >= 0), place, high)
+        return low, high, jnp.where(above & ~found, place, move), found | above, i + 1
+
+    start = low, high, jnp.zeros_like(width), jnp.zeros(width.shape, bool), jnp.zeros((), jnp.int32)
+    return jax.lax.while_loop(lambda state: ~state[3].all() & (state[4] < MOST_TURNS), shrink, start)[2]
