@@ -171,6 +171,17 @@ def test_topics_that_are_merged_have_no_words_from_then_on():
     z = starts._first(jax.random.key(0), batches, 8, 24)
     z, new = merging.fewer_and_fewer(jax.random.key(1), z, 4, *starts.priors(graph), 180, sweep)
     assert numbers == [8] * merging.SWEEPS + [7] * 6 + [6] * 6 + [5] * 6  # a thirtieth of a warm-up of 180
+    for num_warmup, first, between in ((0, 5, 1), (20, 20, 2), (60, 30, 4)):  # who asks for few sweeps waits for few
+        numbers.clear()
+        merging.fewer_and_fewer(
+            jax.random.key(1),
+            starts._first(jax.random.key(0), batches, 8, 24),
+            4,
+            *starts.priors(graph),
+            num_warmup,
+            sweep,
+        )
+        assert numbers == [8] * first + [7] * between + [6] * between + [5] * between
     assert len(new) == 8 and set(new) == set(range(4))
     fewer = merging.renumbered(new, z, 4)
     np.testing.assert_array_equal(fewer.topic_term.sum(0), graph.corpus.counts.toarray().sum(0))

@@ -25,8 +25,6 @@ def load_build():
 
 
 build = load_build()
-# fifty CPU seconds and more each: all of them would make CI last longer than it may
-DEAR = ("your_own_csv", "additive_text", "topics_or_predictions", "sparse_topics", "margins", "notebook_to_gpu")
 each_source = pytest.mark.parametrize("source", build.sources(), ids=lambda source: source.stem)
 
 
@@ -68,11 +66,7 @@ def shorter(found):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "source",
-    [pytest.param(one, marks=[pytest.mark.longest] * (one.stem in DEAR)) for one in build.sources()],
-    ids=lambda source: source.stem,
-)
+@each_source
 def test_tutorial_runs(source, tmp_path):
     """With a tenth of the sweeps, steps and simulations: every cell works. What all of them give is in the notebook."""
     notebook = build.read(source)

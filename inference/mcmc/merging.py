@@ -28,10 +28,11 @@ from ..kernels.sweep import FLOOR, Given, Weights
 from ..programs.compiling import jitted
 
 FACTOR = 2  # topics to begin with, for each that is asked for
-SWEEPS = 30
+FEWEST_SWEEPS, SWEEPS = 5, 30  # before the first merge; fewer where the warm-up has fewer
 OF_DOCUMENTS = 0.25  # what their part counts where topics are merged
 STEPS = 20  # in which topics are merged
-FEWEST_BETWEEN, BETWEEN = 4, 1 / 30  # sweeps after each: the larger of so many and so much of the warm-up
+FEW_BETWEEN, BETWEEN = 4, 1 / 30  # sweeps after each: the larger of so many and so much of the warm-up
+LITTLE = 1 / 15  # of the warm-up: no more than that, and one, in the place of the few
 NEAREST = 12  # a topic is merged with one of so many whose terms are most like its own
 MOST_DOCUMENTS = 2000  # that speak for all when topics are compared
 DEVICE = Lock()  # held by the thread that has work on a GPU
@@ -52,7 +53,8 @@ def fewer_and_fewer(
     of proportions is 0, so that all sweeps are one program.
     """
     most, step = FACTOR * num_topics, 0
-    between = max(FEWEST_BETWEEN, int(BETWEEN * num_warmup))
+    first = int(np.clip(num_warmup, FEWEST_SWEEPS, SWEEPS))
+    between = max(min(FEW_BETWEEN, 1 + int(LITTLE * num_warmup)), int(BETWEEN * num_warmup))
     priors = float(alpha.mean()), float(gamma.mean())
     numbers = sorted({num_topics + round(num_topics * i / STEPS) for i in range(1, STEPS)} - {num_topics, most})
     number = most
@@ -61,7 +63,7 @@ def fewer_and_fewer(
             z = renumbered(merged(*_tables(z, number), fewer, *priors), z)
         number = fewer
         flat = np.where(np.arange(most) < number, priors[0], 0.0)[None].astype(np.float32)
-        steps = range(step, step + (between if number < most else SWEEPS))
+        steps = range(step, step + (between if number < most else first))
         z, step = alone(_swept_often, sweep, z, key, steps, flat, np.float32(priors[1])), steps.stop
     tables = _tables(z, number)
     new = in_order(merged(*tables, num_topics, *priors), *tables, alpha, gamma)
