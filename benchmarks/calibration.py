@@ -63,6 +63,7 @@ EXACT = [
     ("lda", "nuts", {}),
     ("htmm", "gibbs", {"response": "normal"}),
     ("slda_raters", "gibbs", {"raters": 2, "num_classes": 3}),
+    ("sage_nb", "gibbs", {"background": BACKGROUND, "scale": 1.0, "outputs": 2}),
     ("sage_topics", "gibbs", {"background": BACKGROUND, "prior": "laplace", "scale": 1.0}),
     ("sage_facets", "gibbs", {"background": BACKGROUND, "prior": "laplace", "scale": 1.0, "outputs": 2}),
     *((story, engine, options) for engine in ("gibbs", "nuts") for story, options in OF_WORDS.items()),

@@ -41,7 +41,7 @@ def arguments_of(story):
     return {
         "ctm": {}, "hdp": {"num_topics": 15}, "dmr": {"prevalence": ["age", "side"]}, "stm": {"prevalence": ["age", "side"]},
         "labelled_lda": {"labels": LABELS, "shared": 1, "leak": 0.01, "alpha": 0.5}, "dp_mixture": {"num_topics": 15},
-        "stm_content": {"background": flat, "content": "side", "levels": 2, "scale": 1.0},
+        "stm_content": {"background": flat, "content": "side", "levels": 2},
         "dtm": {"background": flat, "period": "period", "periods": 4},
         "polylingual_lda": {"views": np.arange(TERMS) % 2}, "slda_raters": {"raters": 3, "num_classes": 5},
     }[story]  # fmt: skip

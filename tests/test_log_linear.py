@@ -22,6 +22,7 @@ from topiczoo.inference.blocks.log_linear import LogLinearBlock, look
 from topiczoo.inference.mcmc.plan import choose_blocks
 from topiczoo.inference.samplers.slice import slice_draws
 from topiczoo.inference.story.reading import read
+from topiczoo.inference.story.tracing import Data
 from topiczoo.models import draw_words
 
 PAIRS, LEVEL = 2000, 1e-6
@@ -134,9 +135,32 @@ def test_the_story_of_content_and_sparse_topics_are_served():
     for story, given in (
         (models.stm_content, {"background": flat, "content": "side", "levels": 2, "num_topics": 3}),
         (models.sage_topics, {"background": flat, "num_topics": 3, "prior": "laplace"}),
+        (models.sage_nb, {"background": flat, "outputs": 2}),
     ):
         served = choose_blocks(read(story, CORPUS, None, given)).describe()
         assert {block for site, block in served.items() if "deviation" in site} == {LABEL}
+
+
+def test_words_of_documents_of_one_topic_are_counted():
+    graph = read(models.sage_nb, CORPUS, SIDE, {"background": BACKGROUND, "outputs": 2})
+    data, values = Data(graph.documents(pairs=True), graph.response.on_device()), few(graph).values
+    counts = CORPUS.counts.toarray()
+    expected = np.stack([counts[side == SIDE].sum(0) for side in (0, 1)])
+    np.testing.assert_allclose(look(graph, ["deviation"], values, data).counts, expected, rtol=1e-6)
+
+
+def test_terms_that_no_topic_has_do_not_count_for_the_factor():
+    """Where the background rules a term out, whatever its numbers are."""
+
+    def without_the_last(corpus, how_many):
+        apart = numpyro.sample("apart", dist.HalfNormal(1))
+        ruled_out = jnp.where(jnp.arange(corpus.num_terms) == corpus.num_terms - 1, -jnp.inf, 0.0)
+        return ruled_out + apart * deviations(corpus, how_many)
+
+    block = block_of(of_topics(without_the_last))
+    tried = few(block.graph)
+    slope = block.slope("deviation", {**tried.values, "apart": 0.37}, tried.data)
+    np.testing.assert_allclose(slope, 0.37, rtol=1e-4)
 
 
 def pairs(story, key, block, data, values, totals):
@@ -145,13 +169,13 @@ def pairs(story, key, block, data, values, totals):
 
     def one(key):
         keys = jax.random.split(key, len(block.sites) + 1)
-        priors = look(graph, block.sites, values, data)[1]
+        priors = look(graph, block.sites, values, data).priors
         own = {
             name: priors[name].expand(values[name].shape).sample(key) if priors[name].batch_shape != values[name].shape
             else priors[name].sample(key)
             for name, key in zip(block.sites, keys, strict=False)
         }  # fmt: skip
-        beta = look(graph, block.sites, {**values, **own}, data)[0]
+        beta = look(graph, block.sites, {**values, **own}, data).beta
         drawn = jax.vmap(lambda key, p, n: dist.Multinomial(n, p, total_count_max=400).sample(key))
         flat = beta.reshape(-1, beta.shape[-1])
         counts = drawn(jax.random.split(keys[-1], len(flat)), flat, jnp.asarray(totals).ravel())
@@ -190,7 +214,7 @@ def test_sites_and_counts_stay_pairs_of_their_law(name):
     @jax.jit
     @jax.vmap
     def told(own, counts):
-        beta = look(block.graph, block.sites, {**values, **own}, data)[0]
+        beta = look(block.graph, block.sites, {**values, **own}, data).beta
         found = {f"{name}, {what}": of(x) for name, x in own.items() for what, of in ABOUT.items()}
         return found | {
             "words": (counts * jnp.log(beta)).sum(),

@@ -26,6 +26,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions import constraints
 
+from topiczoo.models.vocabulary.words import BagOfWords
+
 from ..kernels.sweep import FLOOR
 from ..samplers.slice import slice_draws
 from ..story.bound import BoundGraph
@@ -91,12 +93,11 @@ class LogLinearBlock(Block):
 
     def draw(self, key: jax.Array, values: Values, data: Data) -> tuple[dict, dict]:
         keys: Iterator[jax.Array] = (jax.random.fold_in(key, i) for i in itertools.count())
-        beta, priors = look(self.graph, self.sites, values, data)
+        beta, counts, priors = look(self.graph, self.sites, values, data)
         parts = {
             name: Part(values[name].reshape(shape), self.slope(name, values, data), priors[name], values[name].shape)
             for name, shape in self.shapes.items()
         }
-        counts = values["z"].topic_term
         of_topic = counts.sum(-1, keepdims=True)
         rates = beta * jnp.where(of_topic > 0, jax.random.gamma(next(keys), jnp.maximum(of_topic, 1.0)), 0.0)
         for name, part in parts.items():
@@ -133,7 +134,7 @@ class LogLinearBlock(Block):
     @classmethod
     def recognise(cls, graph: BoundGraph, sites: Sequence[str], few: Few) -> Block | None:
         """Whether log beta is linear in the sites, each term's in its own numbers, and these are independent beforehand."""
-        above = graph.parents[BETA] if graph.has_words else ()
+        above = graph.parents.get(BETA if graph.has_words else bags(graph), frozenset())
         parts = [name for name in graph.latent if name in above and TERM in graph.latent[name].axes]
         # one that is no part of the sum would move against the others by small steps: NUTS takes them all together
         if graph.beta or not set(sites) <= set(parts) or not all(_could_be(graph, name) for name in parts):
@@ -143,7 +144,8 @@ class LogLinearBlock(Block):
             {name: rng.normal(0, 0.5, graph.latent[name].shape).astype(np.float32) for name in parts} for _ in range(2)
         )
         before, tried = jax.tree.map(np.asarray, graph.program(_tried, tuple(parts))(few, at, moves))
-        shapes = {name: _placed(moves[name], np.log(before), tried[name]) for name in parts}
+        with np.errstate(divide="ignore"):  # a term that no topic has
+            shapes = {name: _placed(moves[name], np.log(before), tried[name]) for name in parts}
         found = {name: shape for name, shape in shapes.items() if shape is not None}
         return cls(graph, sites, {name: found[name] for name in sites}) if len(found) == len(parts) else None
 
@@ -158,7 +160,7 @@ def _could_be(graph: BoundGraph, name: str) -> bool:
         support = support.base_constraint
     return (
         support is constraints.real
-        and graph.children([name]) == {name}
+        and graph.children([name]) <= {name, bags(graph)}
         and not any(name in parents.get(part, ()) for part in (THETA, LABEL, SWITCH))
     )
 
@@ -175,13 +177,13 @@ def _tried(
     graph: BoundGraph, sites: Sequence[str], few: Few, at: Values, moves: Values
 ) -> tuple[Any, dict[str, Tried]]:
     values = {**few.values, **at}
-    before, priors = look(graph, sites, values, few.data)
+    before, _, priors = look(graph, sites, values, few.data)
     trace = run(whitened(graph.story), *few.data, values, ZbarHandler(lambda theta: theta))
     tried = {}
     for name in sites:
         alone = not priors[name].event_shape
         number_by_number = priors[name].log_prob(at[name]).sum() if alone else jnp.nan
-        after, _ = look(graph, sites, {**values, name: at[name] + moves[name]}, few.data)
+        after, *_ = look(graph, sites, {**values, name: at[name] + moves[name]}, few.data)
         prior = jnp.stack([log_prob(trace[name]).sum(), number_by_number])
         tried[name] = Tried(slopes(graph, sites, name, values, few.data), after, prior)
     return before, tried
@@ -205,27 +207,54 @@ def _placed(move: np.ndarray, before: np.ndarray, tried: Tried) -> Shape | None:
     return None
 
 
-def look(graph: BoundGraph, sites: Sequence[str], values: Values, data: Data) -> tuple[jax.Array, dict[str, Any]]:
-    """beta at some values, and what each number of the sites is drawn from beforehand."""
+def bags(graph: BoundGraph) -> str:
+    """The words of documents of one topic each, where these are all the words there are."""
+    found = list(graph.with_role("words"))
+    return found[0] if len(found) == 1 and not graph.has_words else ""
+
+
+class Seen(NamedTuple):
+    """What a story says of topics at some values."""
+
+    beta: jax.Array  # [..., terms]
+    counts: jax.Array  # of the words of each, likewise
+    priors: dict[str, Any]  # of each number of the sites
+
+
+def look(graph: BoundGraph, sites: Sequence[str], values: Values, data: Data) -> Seen:
+    """Topics, their words, and what sites are drawn from beforehand."""
     handler = ZbarHandler(lambda theta: theta)
-    trace = run(whitened(graph.story), *data, {n: v for n, v in values.items() if n != "z"}, handler)
-    return handler.beta, {name: base_distribution(trace[name]["fn"]) for name in sites}
+    own = {name: value for name, value in values.items() if name != "z" or not graph.has_words}
+    trace = run(whitened(graph.story), *data, own, handler)
+    priors = {name: base_distribution(trace[name]["fn"]) for name in sites}
+    if graph.has_words:
+        return Seen(handler.beta, values["z"].topic_term, priors)
+    words = base_distribution(trace[bags(graph)]["fn"])
+
+    def log_p(beta: jax.Array) -> jax.Array:
+        return BagOfWords(beta, words.z, words.lengths).log_prob(data.documents.pairs).sum()
+
+    return Seen(words.beta, jax.grad(log_p)(jnp.ones_like(words.beta)), priors)  # it is linear in log beta
 
 
 def slopes(graph: BoundGraph, sites: Sequence[str], name: str, values: Values, data: Data) -> jax.Array:
     """How far log beta of each topic moves where the numbers of a site do, but for what softmax takes away again.
 
-    Along some direction p of the terms it moves by c p less its mean: c is its regression on p. At 0 nothing underflows.
+    Along some direction p of the terms it moves by c p less its mean: c is its regression on p. At 0 nothing underflows but
+    terms that no topic has.
     """
     zeros = {site: jnp.zeros_like(values[site]) for site in sites}
     p = jax.random.normal(jax.random.key(0), values[name].shape[-1:])
-    p = p - p.mean()
 
-    def log_beta(x: jax.Array) -> jax.Array:
-        return jnp.log(jnp.maximum(look(graph, sites, {**values, **zeros, name: x}, data)[0], FLOOR))
+    def beta_at(x: jax.Array) -> jax.Array:
+        return look(graph, sites, {**values, **zeros, name: x}, data).beta
 
-    _, along = jax.jvp(log_beta, (zeros[name],), (jnp.broadcast_to(p, values[name].shape),))
-    return along @ p / (p @ p)
+    beta, along = jax.jvp(beta_at, (zeros[name],), (jnp.broadcast_to(p, values[name].shape),))
+    there = beta > FLOOR
+    p = jnp.where(there, p, 0.0)
+    number = jnp.maximum(there.sum(-1, keepdims=True), 1)
+    p = jnp.where(there, p - p.sum(-1, keepdims=True) / number, 0.0)
+    return (along / jnp.maximum(beta, FLOOR) * p).sum(-1) / jnp.maximum((p * p).sum(-1), FLOOR)
 
 
 def _given_rates(part: Part, number: jax.Array, rate: jax.Array, d: jax.Array) -> jax.Array:
