@@ -64,7 +64,7 @@ def test_the_story_may_shift_and_weight_its_response():
     squares = np.random.default_rng(1).gamma(1.0, 1.0, len(x))
     weighted, number = (squares * (1 + 0.5 * x))[labelled].sum(), labelled.sum()
     at = jnp.asarray(target, jnp.float32)[:, None], jnp.asarray(squares, jnp.float32)[:, None, None]
-    moved = response.points.m_step(values, response.data, {"eta": values["eta"]}, [({}, None, *at)])
+    moved = response.points.m_step(values, response.data, response.few, {"eta": values["eta"]}, [({}, None, *at)])
     np.testing.assert_allclose(moved["variance"], (weighted / 2 + 1) / (number / 2 + 3), rtol=1e-3)
     around = (target - target[labelled].mean()) ** 2
     first = (around * (1 + 0.5 * x))[labelled].sum() / number
