@@ -98,19 +98,19 @@ def test_classes_are_merged_where_all_are_alike_beforehand(story, given, site):
     assert class_site(read(story, CORPUS, None, given)) == site
 
 
-@pytest.mark.parametrize(("seed", "number"), [(0, 3), (1, 4), (2, 400)])
-def test_merging_ends_where_it_no_longer_gains(seed, number):
+@pytest.mark.parametrize(("seed", "number", "num_terms"), [(0, 3, TERMS), (1, 4, TERMS), (2, 400, TERMS), (3, 100, 2000)])
+def test_merging_ends_where_it_no_longer_gains(seed, number, num_terms):
     """By the log joint density of classes and words written out, a class that is gone counting as an empty one."""
     rng = np.random.default_rng(seed)
-    beta = rng.dirichlet(np.full(TERMS, 0.1), 2)
+    beta = rng.dirichlet(np.full(num_terms, 0.1), 2)
     terms = np.stack([rng.multinomial(number, beta[k]) for k in (0, 0, 1)])
     sizes = np.full(3, 5)  # documents
 
     def log_joint(classes):
-        cells, own = np.zeros((3, TERMS)), np.zeros(3)
+        cells, own = np.zeros((3, num_terms)), np.zeros(3)
         np.add.at(cells, classes, terms)
         np.add.at(own, classes, sizes)
-        words = gammaln(0.05 + cells).sum() - gammaln(0.05 * TERMS + cells.sum(1)).sum()
+        words = gammaln(0.05 + cells).sum() - gammaln(0.05 * num_terms + cells.sum(1)).sum()
         return words + gammaln(1.0 + own).sum()
 
     found = merged(sizes[None].astype(np.float32), terms.astype(np.float32), 1, 1.0, 0.05, 1.0, gaining=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +16,7 @@ from scipy.special import gammaln
 
 from topiczoo import inference, models
 from topiczoo.corpora import Corpus
+from topiczoo.inference.gpu import choosing
 from topiczoo.inference.mcmc import chains, merging, starts
 from topiczoo.inference.mcmc.merging import in_order, merged
 from topiczoo.inference.mcmc.plan import choose_blocks
@@ -80,6 +83,19 @@ def test_topics_dealt_to_several_are_put_together_again(parts):
     becomes = merged(cells.sum(2), cells.sum(0), 4, ALPHA, GAMMA, weight=1.0)
     found = becomes[:-1].reshape(parts, 4)
     assert (found == found[0]).all() and len(set(found[0])) == 4
+
+
+def test_a_gpu_finds_the_same_gains(monkeypatch):
+    """Its program, run here, where all else of the merging is the same."""
+    tables = tables_of(3, 30, 50, 40)
+    plain = [merged(*tables, number, ALPHA, GAMMA) for number in (29, 20, 4)]
+    monkeypatch.setattr(merging.jax, "default_backend", lambda: "gpu")
+    asked = []
+    gains = merging.gains_of_pairs
+    monkeypatch.setattr(merging, "gains_of_pairs", lambda *args: asked.append(len(args[1])) or gains(*args))
+    for number, becomes in zip((29, 20, 4), plain, strict=True):
+        np.testing.assert_array_equal(merged(*tables, number, ALPHA, GAMMA), becomes)
+    assert asked == [30] * 3
 
 
 def test_topics_near_to_a_merged_one_are_found(monkeypatch):
@@ -169,17 +185,18 @@ def test_topics_that_are_merged_have_no_words_from_then_on():
         return z
 
     z = starts._first(jax.random.key(0), batches, 8, 24)
-    z, new = merging.fewer_and_fewer(jax.random.key(1), z, 4, *starts.priors(graph), 180, sweep)
+    sweeps = partial(merging.one_by_one, sweep)
+    [(z, new)] = merging.fewer_and_fewer([jax.random.key(1)], [z], 4, *starts.priors(graph), 180, sweeps)
     assert numbers == [8] * merging.SWEEPS + [7] * 6 + [6] * 6 + [5] * 6  # a thirtieth of a warm-up of 180
     for num_warmup, first, between in ((0, 5, 1), (20, 20, 2), (60, 30, 4)):  # who asks for few sweeps waits for few
         numbers.clear()
         merging.fewer_and_fewer(
-            jax.random.key(1),
-            starts._first(jax.random.key(0), batches, 8, 24),
+            [jax.random.key(1)],
+            [starts._first(jax.random.key(0), batches, 8, 24)],
             4,
             *starts.priors(graph),
             num_warmup,
-            sweep,
+            sweeps,
         )
         assert numbers == [8] * first + [7] * between + [6] * between + [5] * between
     assert len(new) == 8 and set(new) == set(range(4))
@@ -187,6 +204,26 @@ def test_topics_that_are_merged_have_no_words_from_then_on():
     np.testing.assert_array_equal(fewer.topic_term.sum(0), graph.corpus.counts.toarray().sum(0))
     np.testing.assert_array_equal(fewer.document_topic.sum(1), graph.corpus.lengths)
     assert fewer.topics.max() < 4
+    becomes = np.r_[new, 4, 4][:8]  # as a GPU does it: of topics behind the last there are no words
+    for there, here in zip(merging._renumbered(becomes, z, 4), fewer, strict=True):
+        np.testing.assert_array_equal(there, here)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_sweeps_in_one_program_are_those_one_by_one(monkeypatch, number):
+    """As a GPU makes them, its kernel run step by step here."""
+    graph = read(lda, piles(), None, {"num_topics": 4})
+    batches = Data(graph.documents(batches=True), graph.response.on_device()).documents.laid_out
+    keys = [jax.random.key(i) for i in range(number)]
+    given = [starts._first(key, batches, 8, 24) for key in keys], keys, range(2, 5), np.full((1, 8), 0.1, np.float32)
+    sweep = partial(starts.swept, batches=batches, num_terms=24)
+    plain = merging.one_by_one(sweep, *given, np.float32(0.1))
+    monkeypatch.setattr(choosing, "INTERPRETED", True)
+    together = starts._swept_by_kernel(batches, 24, *given, np.float32(0.1))
+    for one, other, first in zip(together, plain, given[0], strict=True):
+        np.testing.assert_array_equal(one.document_topic, other.document_topic)
+        np.testing.assert_array_equal(one.topic_term, other.topic_term)
+        assert (np.asarray(one.topic_term) != np.asarray(first.topic_term)).any()
 
 
 def test_a_small_corpus_starts_at_random():
@@ -228,7 +265,7 @@ def test_every_word_begins_in_a_topic_that_its_document_may_have():
     data = Data(graph.documents(batches=True), graph.response.on_device())
     _, expected = starts.choose_start(None, graph)
     values = {**graph.few_values, "theta": jnp.asarray(expected.proportions)}
-    counts = np.asarray(starts._seeded(graph, data, expected, jax.random.key(0), values).document_topic)
+    counts = np.asarray(starts._seeded(graph, data, expected, [jax.random.key(0)], [values])[0].document_topic)
     assert counts[expected.proportions < 0.1].sum() < 0.01 * counts.sum()
     assert (counts.sum(0) > 0.2 * counts.sum()).all()
 

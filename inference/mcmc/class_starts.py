@@ -7,7 +7,7 @@ stick-breaking priors find the rest empty, and the largest come first.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -21,7 +21,7 @@ from ..kernels.sweep import Given
 from ..story.bound import BoundGraph
 from ..story.classes import class_site, num_classes
 from ..story.tracing import Values
-from .merging import FACTOR, fewer_and_fewer, merged
+from .merging import FACTOR, fewer_and_fewer, merged, one_by_one
 from .starts import USUAL_GAMMA, each
 
 ALPHA = 1.0  # of the classes' shares
@@ -34,8 +34,8 @@ def start_classes(start: str, graph: BoundGraph, num_warmup: int) -> Callable | 
     site = cast(str, class_site(graph))
     dtype = graph.few_values[site].dtype
 
-    def found(key: jax.Array, values: Values) -> jax.Array:
-        return jnp.asarray(merged_classes(graph, site, num_warmup, key), dtype)
+    def found(keys: Sequence[jax.Array], values: Sequence[Values]) -> list[jax.Array]:
+        return [jnp.asarray(merged_classes(graph, site, num_warmup, key), dtype) for key in keys]
 
     return partial(each, found, 1, site=site)
 
@@ -53,7 +53,8 @@ def merged_classes(graph: BoundGraph, site: str, num_warmup: int, key: jax.Array
         return _counted((counts @ log_terms + log_shares + np.asarray(noise)).argmax(1), counts, len(z.topic_term))
 
     first = np.asarray(jax.random.randint(key, counts.shape[:1], 0, FACTOR * number))
-    z, new = fewer_and_fewer(key, _counted(first, counts, FACTOR * number), number, *priors, num_warmup, sweep)
+    chains, sweeps = [_counted(first, counts, FACTOR * number)], partial(one_by_one, sweep)
+    [(z, new)] = fewer_and_fewer([key], chains, number, *priors, num_warmup, sweeps)
     z = _counted(new[z.topics], counts, number)
     classes = merged(z.document_topic, z.topic_term, 1, ALPHA, USUAL_GAMMA, weight=1.0, gaining=True)[z.topics]
     rank = np.empty(number, int)

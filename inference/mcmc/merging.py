@@ -13,7 +13,8 @@ and what was left next to nothing, finds its words anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from threading import Lock
 from typing import Any
@@ -39,18 +40,18 @@ DEVICE = Lock()  # held by the thread that has work on a GPU
 
 
 def fewer_and_fewer(
-    key: jax.Array,
-    z: Assignments,
+    keys: Sequence[jax.Array],
+    chains: Sequence[Assignments],
     num_topics: int,
     alpha: np.ndarray,
     gamma: np.ndarray,
     num_warmup: int,
-    sweep: Callable,
-) -> tuple[Assignments, np.ndarray]:
-    """Topics of all words, beginning with more than are asked for; and which number each of those left shall have.
+    sweeps: Callable,
+) -> list[tuple[Assignments, np.ndarray]]:
+    """Of each chain topics of all words, beginning with more than are asked for; and which number those left shall have.
 
-    ``sweep`` makes topics anew given :class:`..kernels.sweep.Given`. Topics that are gone keep their place, where the prior
-    of proportions is 0, so that all sweeps are one program.
+    ``sweeps`` makes topics of all chains anew a number of times, as :func:`one_by_one`. Topics that are gone keep their
+    place, where the prior of proportions is 0, so that all sweeps are one program.
     """
     most, step = FACTOR * num_topics, 0
     first = int(np.clip(num_warmup, FEWEST_SWEEPS, SWEEPS))
@@ -58,22 +59,41 @@ def fewer_and_fewer(
     priors = float(alpha.mean()), float(gamma.mean())
     numbers = sorted({num_topics + round(num_topics * i / STEPS) for i in range(1, STEPS)} - {num_topics, most})
     number = most
-    for fewer in (most, *reversed(numbers)):
-        if fewer < number:
-            z = renumbered(merged(*_tables(z, number), fewer, *priors), z)
-        number = fewer
-        flat = np.where(np.arange(most) < number, priors[0], 0.0)[None].astype(np.float32)
-        steps = range(step, step + (between if number < most else first))
-        z, step = alone(_swept_often, sweep, z, key, steps, flat, np.float32(priors[1])), steps.stop
-    tables = _tables(z, number)
-    new = in_order(merged(*tables, num_topics, *priors), *tables, alpha, gamma)
-    return z, np.concatenate([new, np.zeros(most - number, new.dtype)])
+
+    def with_fewer(z: Assignments) -> Assignments:
+        return renumbered(merged(*_tables(z, number), fewer, *priors), z)
+
+    def last(z: Assignments) -> tuple[Assignments, np.ndarray]:
+        tables = _tables(z, number)
+        new = in_order(merged(*tables, num_topics, *priors), *tables, alpha, gamma)
+        return z, np.concatenate([new, np.zeros(most - number, new.dtype)])
+
+    with ThreadPoolExecutor(len(chains)) as threads:
+        for fewer in (most, *reversed(numbers)):
+            if fewer < number:
+                chains = list(threads.map(with_fewer, chains))
+            number = fewer
+            flat = np.where(np.arange(most) < number, priors[0], 0.0)[None].astype(np.float32)
+            steps = range(step, step + (between if number < most else first))
+            chains, step = alone(sweeps, chains, keys, steps, flat, np.float32(priors[1])), steps.stop
+        return list(threads.map(last, chains))
 
 
-def _swept_often(sweep: Callable, z: Assignments, key: jax.Array, steps: range, alpha: Any, gamma: Any) -> Assignments:
-    for step in steps:
-        z = sweep(words_given(jax.random.fold_in(key, step), z.topic_term, alpha, gamma), z)
-    return z
+def one_by_one(
+    sweep: Callable,
+    chains: Sequence[Assignments],
+    keys: Sequence[jax.Array],
+    steps: range,
+    alpha: np.ndarray,
+    gamma: np.ndarray,
+) -> list[Assignments]:
+    """Topics after so many steps, each by a ``sweep`` that is given :class:`..kernels.sweep.Given` and topics."""
+    found = []
+    for z, key in zip(chains, keys, strict=True):
+        for step in steps:
+            z = sweep(words_given(jax.random.fold_in(key, step), z.topic_term, alpha, gamma), z)
+        found.append(z)
+    return found
 
 
 def alone(program: Callable, *arguments: Any) -> Any:
@@ -105,6 +125,9 @@ def _tables(z: Assignments, number: int) -> tuple[np.ndarray, np.ndarray]:
 def renumbered(new: np.ndarray, z: Assignments, num_topics: int | None = None) -> Assignments:
     """Topics with new numbers, of so many; those behind the last number of ``new``, which have no words, have none."""
     num_topics = num_topics or len(z.topic_term)
+    if jax.default_backend() == "gpu" and isinstance(z.topics, jax.Array):  # where they are
+        new = np.concatenate([new, np.full(len(z.topic_term) - len(new), num_topics, new.dtype)])
+        return alone(_renumbered, new, z, num_topics)
     before = np.asarray(z.document_topic).T, np.asarray(z.topic_term)
     documents, terms = (np.zeros((num_topics, part.shape[1]), part.dtype) for part in before)
     for old, k in enumerate(new):
@@ -113,6 +136,15 @@ def renumbered(new: np.ndarray, z: Assignments, num_topics: int | None = None) -
     new = np.concatenate([new, np.zeros(len(z.topic_term) - len(new), new.dtype)])
     topics, long = (None if part is None else new.astype(part.dtype)[np.asarray(part)] for part in (z.topics, z.long))
     return z._replace(topics=topics, document_topic=np.ascontiguousarray(documents.T), topic_term=terms, long=long)
+
+
+@jitted(static_argnames=("num_topics",))
+def _renumbered(new: jax.Array, z: Assignments, num_topics: int) -> Assignments:
+    becomes = jax.nn.one_hot(new, num_topics, dtype=z.topic_term.dtype)
+    with jax.default_matmul_precision("highest"):  # of whole numbers, and so exact
+        documents, terms = z.document_topic @ becomes, becomes.T @ z.topic_term
+    topics, long = (None if part is None else new.astype(part.dtype)[part] for part in (z.topics, z.long))
+    return z._replace(topics=topics, document_topic=documents, topic_term=terms, long=long)
 
 
 def merged(
@@ -130,48 +162,77 @@ def merged(
     it rises, where the place of a topic that is gone stays empty.
     """
     rows = np.unique(np.linspace(0, len(document_topic) - 1, MOST_DOCUMENTS).astype(int))
-    of_documents, of_terms = (np.rint(part).astype(np.int32) for part in (document_topic[rows].T, topic_term))
-    share, prior = weight * len(document_topic) / len(rows), gamma * of_terms.shape[1]
-    documents = gammaln(alpha + np.arange(of_documents.sum(0).max(initial=0) + 1))
-    terms = gammaln(gamma + np.arange(of_terms.sum(0).max(initial=0) + 1))
-
-    def density(n: np.ndarray, m: np.ndarray) -> np.ndarray:
-        """What topics with these counts have of the log joint density."""
-        return terms[n].sum(-1) - gammaln(prior + n.sum(-1)) + share * documents[m].sum(-1)
-
-    products = of_terms.astype(float) @ of_terms.T.astype(float)  # of whole numbers, and so exact
-
-    def nearest(i: int, alive: np.ndarray) -> np.ndarray:
-        """The others whose terms are most like a topic's."""
-        likeness = products[i] / np.maximum(np.sqrt(np.diag(products)), 1.0)
-        others = np.flatnonzero(alive & (np.arange(len(alive)) != i))
-        return others[np.argsort(-likeness[others], kind="stable")[:NEAREST]]
-
-    number = len(of_terms)
-    empty = density(np.zeros_like(of_terms[0]), np.zeros_like(of_documents[0]))
-    own, alive, becomes = density(of_terms, of_documents), np.ones(number, bool), np.arange(number)
+    number, num_terms = topic_term.shape
+    share, prior = weight * len(document_topic) / len(rows), gamma * num_terms
+    parts = np.rint(topic_term).astype(int), np.rint(document_topic[rows].T).astype(int)
+    of_terms, of_documents = (
+        gammaln(c + np.arange(part.sum(0).max(initial=0) + 1)) for c, part in zip((gamma, alpha), parts, strict=True)
+    )
+    # what a count gives beside a count of 0: of terms first, then of documents
+    given = np.concatenate([of_terms - of_terms[0], share * (of_documents - of_documents[0])])
+    counts = np.concatenate([parts[0], parts[1] + len(of_terms)], 1)
+    none = np.repeat([0, len(of_terms)], [part.shape[1] for part in parts])
+    empty = -gammaln(prior)
+    sizes = parts[0].sum(1)
+    products = parts[0].astype(float) @ parts[0].T.astype(float)  # of whole numbers, and so exact
+    alive, becomes = np.ones(number, bool), np.arange(number)
     gain = np.full((number, number), -np.inf)
 
-    def look(i: int) -> None:
-        others = nearest(i, alive)
-        together = density(of_terms[i] + of_terms[others], of_documents[i] + of_documents[others])
-        gain[i, others] = gain[others, i] = together - own[i] - own[others]
+    def nearest(i: int) -> np.ndarray:
+        """The others whose terms are most like a topic's."""
+        likeness = products[i] / np.maximum(np.sqrt(np.diag(products)), 1.0)
+        others = np.flatnonzero(alive & (np.arange(number) != i))
+        return others[np.argsort(-likeness[others], kind="stable")[:NEAREST]]
 
-    for i in range(number):
-        look(i)
+    def look(i: int, others: np.ndarray) -> None:
+        """What the log joint density gains where a topic is merged with others; what it has none of makes no difference."""
+        own = np.flatnonzero(counts[i] > none)
+        more, theirs = counts[i, own], counts[np.ix_(others, own)]
+        together = (given.take(theirs + (more - none[own])) - given.take(theirs)).sum(1) - given.take(more).sum()
+        gain[i, others] = gain[others, i] = together - of_sizes(i, others)
+
+    def of_sizes(i: Any, others: np.ndarray) -> np.ndarray:
+        return gammaln(prior + sizes[others] + sizes[i]) - gammaln(prior + sizes[others]) - gammaln(prior + sizes[i])
+
+    near, own = np.stack([nearest(i) for i in range(number)]), np.arange(number)[:, None]
+    if jax.default_backend() == "gpu":
+        gain[own, near] = alone(gains_of_pairs, near, counts, none, given) - of_sizes(own, near)
+        gain = np.maximum(gain, gain.T)
+    else:
+        pairs = np.zeros((number, number), bool)
+        pairs[own, near] = True
+        for i in range(number):
+            look(i, np.flatnonzero((pairs | pairs.T)[i, :i]))
     while alive.sum() > num_topics:
         i, j = map(int, np.unravel_index(gain.argmax(), gain.shape))
         if gaining and gain[i, j] + empty <= 0:
             break
-        of_terms[i] += of_terms[j]
-        of_documents[i] += of_documents[j]
+        counts[i] += counts[j] - none
+        sizes[i] += sizes[j]
         products[i] += products[j]
         products[:, i] += products[:, j]
         becomes[becomes == j], alive[j] = i, False
         gain[[i, j]] = gain[:, [i, j]] = -np.inf
-        own[i] = density(of_terms[i], of_documents[i])
-        look(i)
+        look(i, nearest(i))
     return (np.cumsum(alive) - 1)[becomes]
+
+
+def gains_of_pairs(near: np.ndarray, counts: np.ndarray, none: np.ndarray, given: np.ndarray) -> np.ndarray:
+    """What topics gain by their counts where they are merged with those near to them, [topics, near], by a GPU."""
+    number, none = len(counts), none.astype(np.int32)
+    padded = np.tile(none, (1 << (number - 1).bit_length(), 1))  # programs for few numbers of topics
+    padded[:number] = counts
+    others = np.pad(near, ((0, len(padded) - number), (0, 0)))
+    return np.asarray(_gains_of_pairs(others, padded, none, given.astype(np.float32)))[:number]
+
+
+@jitted
+def _gains_of_pairs(near: jax.Array, counts: jax.Array, none: jax.Array, given: jax.Array) -> jax.Array:
+    def look(pair: tuple[jax.Array, jax.Array]) -> jax.Array:
+        own, theirs = pair[0], counts[pair[1]]
+        return (given[theirs + own - none] - given[theirs] - given[own]).sum(-1)
+
+    return jax.lax.map(look, (counts, near), batch_size=64)
 
 
 def in_order(

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import jax
@@ -46,7 +47,7 @@ from ..story.bound import BoundGraph
 from ..story.classes import class_site
 from ..story.response import Y
 from ..story.tracing import Data, Values, ZbarHandler, concentration, mean_of_prior, run
-from .merging import FACTOR, alone, fewer_and_fewer, given_words
+from .merging import FACTOR, alone, fewer_and_fewer, given_words, one_by_one, words_given
 
 STARTS = ("merged", "seeded", "random")
 FEWEST_TOKENS = 1000  # below, the sampler leaves traps by itself, and compiling takes longer than sampling
@@ -151,33 +152,50 @@ def _topics_are_of_some_documents(graph: BoundGraph) -> bool:
 
 
 def each(found_by: Callable, beside: int, keys: Sequence[jax.Array], states: list[Any], site: str = "z") -> list[Any]:
-    """The states with topics that ``found_by`` finds for each, of a key and the values of a chain, so many at a time."""
-    together = states[0].rng_key.ndim > 0  # all chains in one state, side by side
+    """The states with topics that ``found_by`` finds, a list for lists of keys and values of chains.
 
+    Chains in one state, side by side, find theirs together; others each for itself, so many at a time.
+    """
+    together = states[0].rng_key.ndim > 0
     chains = [jax.tree.map(lambda leaf, i=i: leaf[i], states[0]) for i in range(len(keys))] if together else states
-    values = [{name: value for name, value in chain.z.items() if name != "z"} for chain in chains]
+    values = [{name: value for name, value in state.z.items() if name != "z"} for state in chains]
+    keys, values = jax.block_until_ready(list(keys)), jax.block_until_ready(values)
+    size = len(keys) if together else 1
+    groups = [slice(i, i + size) for i in range(0, len(keys), size)]
     with ThreadPoolExecutor(beside) as threads:
-        assigned = list(threads.map(found_by, jax.block_until_ready(list(keys)), jax.block_until_ready(values)))
+        assigned = list(chain.from_iterable(threads.map(lambda group: found_by(keys[group], values[group]), groups)))
     if together:
         assigned = [jax.tree.map(lambda *leaves: jnp.stack(leaves), *assigned)]
     return [placed(state, z, site) for state, z in zip(states, assigned, strict=True)]
 
 
 def _merged(
-    graph: BoundGraph, data: Data, alpha: np.ndarray, gamma: np.ndarray, num_warmup: int, key: jax.Array, values: Values
-) -> Assignments:
+    graph: BoundGraph, data: Data, alpha: np.ndarray, gamma: np.ndarray, num_warmup: int,
+    keys: Sequence[jax.Array], values: Sequence[Values],
+) -> list[Assignments]:  # fmt: skip
     batches, num_terms = data.documents.laid_out, data.documents.num_terms
-    z = alone(_first, key, batches, FACTOR * graph.num_topics, num_terms)
-    sweep = partial(swept, batches=batches, num_terms=num_terms)
-    z, new = fewer_and_fewer(key, z, graph.num_topics, alpha, gamma, num_warmup, sweep)
-    return alone(graph.program(_recounted), key, new.astype(np.int32), z, values, data)
+    chains = [alone(_first, key, batches, FACTOR * graph.num_topics, num_terms) for key in keys]
+    if with_kernels(batches):
+        sweeps = partial(_swept_by_kernel, batches, num_terms)
+    else:
+        sweeps = partial(one_by_one, partial(swept, batches=batches, num_terms=num_terms))
+    found = fewer_and_fewer(keys, chains, graph.num_topics, alpha, gamma, num_warmup, sweeps)
+    recounted = graph.program(_recounted)
+    return [
+        alone(recounted, key, new.astype(np.int32), z, own, data)
+        for key, (z, new), own in zip(keys, found, values, strict=True)
+    ]
 
 
-def _seeded(graph: BoundGraph, data: Data, expected: Expected, key: jax.Array, values: Values) -> Assignments:
-    batches, num_terms = data.documents.laid_out, data.documents.num_terms
-    first = alone(_first, key, batches, graph.num_topics, num_terms)
-    z = alone(swept, alone(expected_given, key, expected), first, batches, num_terms)
-    return alone(graph.program(_recounted), key, np.arange(graph.num_topics), z, values, data)
+def _seeded(
+    graph: BoundGraph, data: Data, expected: Expected, keys: Sequence[jax.Array], values: Sequence[Values]
+) -> list[Assignments]:
+    batches, num_terms, found = data.documents.laid_out, data.documents.num_terms, []
+    for key, own in zip(keys, values, strict=True):
+        first = alone(_first, key, batches, graph.num_topics, num_terms)
+        z = alone(swept, alone(expected_given, key, expected), first, batches, num_terms)
+        found.append(alone(graph.program(_recounted), key, np.arange(graph.num_topics), z, own, data))
+    return found
 
 
 def placed(state: Any, z: Any, site: str = "z") -> Any:
@@ -274,6 +292,35 @@ def _sweep(between: Any, told: Given, z: Assignments, batches: PaddedBatches) ->
 @jitted
 def _sweep_at_once(told: Given, z: Assignments, batches: PaddedBatches) -> Swept:
     return sweep_tokens(None, True, told, z, batches, by_kernel=with_kernels(batches))
+
+
+def _swept_by_kernel(
+    batches: PaddedBatches, num_terms: int, chains: Sequence[Assignments], keys: Sequence[jax.Array], steps: range,
+    alpha: np.ndarray, gamma: np.ndarray,
+) -> list[Assignments]:  # fmt: skip
+    """As :func:`.merging.one_by_one` with :func:`swept`, all chains and steps in one program: a document is swept token by
+    token, and the longest keep one chain's few waiting."""
+    chains = [z._replace(proposed=None) for z in chains]
+    return _by_kernel(chains, list(keys), steps.start, steps.stop, alpha, gamma, batches, num_terms)
+
+
+@jitted(static_argnames=("num_terms",))
+def _by_kernel(
+    chains: list[Assignments], keys: list[jax.Array], first: int, last: int, alpha: jax.Array, gamma: jax.Array,
+    batches: PaddedBatches, num_terms: int,
+) -> list[Assignments]:  # fmt: skip
+    def once(step: jax.Array, key: jax.Array, z: Assignments) -> Assignments:
+        told = words_given(jax.random.fold_in(key, step), z.topic_term, alpha, gamma)
+        new = sweep_tokens(None, True, told, z, batches, by_kernel=True)
+        return _assembled(new, told, z, batches, num_terms)._replace(proposed=None)
+
+    def often(key: jax.Array, z: Assignments) -> Assignments:
+        return jax.lax.fori_loop(first, last, lambda step, z: once(step, key, z), z)
+
+    if len(chains) == 1:
+        return [often(keys[0], chains[0])]
+    found = jax.vmap(often)(jnp.stack(keys), jax.tree.map(lambda *leaves: jnp.stack(leaves), *chains))
+    return [jax.tree.map(lambda leaf, i=i: leaf[i], found) for i in range(len(chains))]
 
 
 @jitted(static_argnames=("num_terms",))

@@ -342,7 +342,8 @@ def _merged(
     def sweep(told: Any, z: Assignments) -> Assignments:
         return passes(_sweep_words, z.topics, number, told)
 
-    z, new = merging.fewer_and_fewer(key, random_topics(passes, key, number), num_topics, *priors, num_warmup, sweep)
+    sweeps, chains = partial(merging.one_by_one, sweep), [random_topics(passes, key, number)]
+    [(z, new)] = merging.fewer_and_fewer([key], chains, num_topics, *priors, num_warmup, sweeps)
     z = merging.renumbered(new, z, num_topics)
     topics = z.topics.astype(np.min_scalar_type(num_topics))
     return Assignments(topics, z.document_topic, jnp.asarray(z.topic_term), None, jnp.zeros(()), jnp.zeros(()))
