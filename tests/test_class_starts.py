@@ -98,7 +98,9 @@ def test_classes_are_merged_where_all_are_alike_beforehand(story, given, site):
     assert class_site(read(story, CORPUS, None, given)) == site
 
 
-@pytest.mark.parametrize(("seed", "number", "num_terms"), [(0, 3, TERMS), (1, 4, TERMS), (2, 400, TERMS), (3, 100, 2000)])
+@pytest.mark.parametrize(
+    ("seed", "number", "num_terms"), [(0, 3, TERMS), (1, 4, TERMS), (2, 400, TERMS), (3, 100, 2000)]
+)
 def test_merging_ends_where_it_no_longer_gains(seed, number, num_terms):
     """By the log joint density of classes and words written out, a class that is gone counting as an empty one."""
     rng = np.random.default_rng(seed)
