@@ -1,10 +1,11 @@
-"""Draws of label-invariant quantities of posteriordb's LDA posteriors, by exact summation, tempering, and the engines."""
+"""Draws of label-invariant quantities of posteriordb's LDA posteriors: summation, tempering, tomotopy, and the engines."""
 
 from __future__ import annotations
 
 import json
 import time
 import zipfile
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -112,7 +113,41 @@ def by_engine(
     return Run(groups[np.arange(len(groups)), best, first:], told)
 
 
-METHODS = {"summation": by_summation, "tempering": by_tempering, "engine": by_engine}
+def by_tomotopy(words: Words, *, seed: int, chains: int, draws: int, thinning: int, num_warmup: int) -> Run:
+    """Draws of tomotopy's collapsed sampler, token after token, from topics by chance; theta and phi given the topics."""
+    each = [(words, seed + number, draws // chains, thinning, num_warmup) for number in range(chains)]
+    with ProcessPoolExecutor() as processes:
+        return Run(np.array(list(processes.map(_chain_of_tomotopy, *zip(*each, strict=True)))), {})
+
+
+def _chain_of_tomotopy(words: Words, seed: int, draws: int, thinning: int, num_warmup: int) -> np.ndarray:
+    import tomotopy  # a peer: where it is not asked for it need not be installed
+
+    values, rng = invariants(words)[1], np.random.default_rng(seed)
+    model = tomotopy.LDAModel(k=words.num_topics, alpha=words.alpha, eta=words.gamma, seed=seed)
+    model.optim_interval = 0  # alpha stays
+    for d in range(words.num_documents):
+        own = np.flatnonzero(words.document == d)
+        model.add_doc([str(v) for v in np.repeat(words.term[own], words.number[own])])
+    model.train(0)
+    term = np.array([int(name) for name in model.used_vocabs])  # it has numbers of its own
+    document = np.repeat(np.arange(words.num_documents), [len(doc.words) for doc in model.docs])
+    word = term[np.concatenate([np.array(doc.words) for doc in model.docs])]
+    found = []
+    for sweeps in [num_warmup + thinning, *[thinning] * (draws - 1)]:
+        model.train(sweeps, workers=1, parallel=tomotopy.ParallelScheme.NONE, show_progress=False)
+        topic = np.concatenate([np.array(doc.topics) for doc in model.docs])
+        in_document = np.full((words.num_documents, words.num_topics), words.alpha)
+        in_topic = np.full((words.num_topics, words.num_terms), words.gamma)
+        np.add.at(in_document, (document, topic), 1)
+        np.add.at(in_topic, (topic, word), 1)
+        theta, phi = (part / part.sum(1, keepdims=True) for part in map(rng.standard_gamma, (in_document, in_topic)))
+        found.append(values(theta, phi))
+    assert len(word) == words.number.sum() and np.allclose(model.alpha, words.alpha)
+    return np.array(found)
+
+
+METHODS = {"summation": by_summation, "tempering": by_tempering, "tomotopy": by_tomotopy, "engine": by_engine}
 
 
 def kept(into: Path | None, posterior: str, method: str, words: Words, settings: dict[str, Any]) -> Run:

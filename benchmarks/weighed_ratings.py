@@ -5,7 +5,8 @@
 
 Folds are those of ratings.py. Weight and number of topics were chosen with --inner on the first fold's training part; the
 test parts were looked at once. Predictions are the mean over chains, intervals are calibrated by the documents that a fit
-with a weight holds out. Ridge regression on log word counts, its penalty by cross-validation, runs beside it.
+with a weight holds out; beside it the same chains weighted by stacking on these documents, and ridge regression on log word
+counts, its penalty by cross-validation.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ def main():
         )  # fmt: skip
         fitted = time.perf_counter() - began
         found = fit.predict(corpus[test], seed=number)
+        stacked = fit.predict(corpus[test], seed=number, chains="stacked")
         words = np.log1p(corpus.counts.toarray())
         ridge = RidgeCV(np.logspace(1, 4, 10)).fit(words[train], y[train]).predict(words[test])
         rows.append(
@@ -60,16 +62,18 @@ def main():
                 predictive_r2(y[test], found.mean),
                 covered(y[test], found.interval(0.9)),
                 predictive_r2(y[test], ridge),
+                predictive_r2(y[test], stacked.mean),
             ]
         )
         seconds = time.perf_counter() - began
         print(
-            f"fold {number}: R^2 {rows[-1][0]:.3f}, {rows[-1][1]:.1%} inside the 90% interval, ridge {rows[-1][2]:.3f}; "
+            f"fold {number}: R^2 {rows[-1][0]:.3f}, {rows[-1][1]:.1%} inside the 90% interval, ridge {rows[-1][2]:.3f}, "
+            f"stacked {rows[-1][3]:.3f} (largest weight {stacked.weights.max():.2f}); "
             f"{fitted:.0f} s to fit, {seconds:.0f} s in all",
             flush=True,
         )
     mean = np.mean(rows, 0)
-    print(f"mean: R^2 {mean[0]:.3f}, {mean[1]:.1%} inside the 90% interval, ridge {mean[2]:.3f}")
+    print(f"mean: R^2 {mean[0]:.3f}, {mean[1]:.1%} inside the 90% interval, ridge {mean[2]:.3f}, stacked {mean[3]:.3f}")
 
 
 if __name__ == "__main__":
