@@ -112,6 +112,18 @@ def test_a_merged_topic_is_another_mode():
     assert found.chains.query("topic == 0")["matched"].sum() == 0
 
 
+def test_one_chain_of_many_with_another_topic_is_enough():
+    """The other four agree, and the mean over pairs of chains would pass; what counts is the least."""
+    beta, eta, usage = posterior(num_chains=5)
+    beta[4, :, 0] = 0.6 * beta[4, :, 0] + 0.4 / beta.shape[-1]
+    found = align(made_fit(beta, eta=eta, usage=usage)).alignment
+    root = np.sqrt(beta.astype(float))
+    like = np.einsum("adv,bev->abde", root[:, :, 0], root[:, :, 0]).mean((2, 3))
+    pairs = like[np.triu_indices(5, 1)]
+    assert pairs.mean() > 0.9 > pairs.min()
+    assert found.topics.loc[0, "overlap"] == pytest.approx(pairs.min(), abs=0.01) and found.unmatched == [0]
+
+
 def test_draws_between_snapshots_follow_the_nearest():
     beta, eta, usage = posterior(num_chains=2)
     order = np.tile(np.arange(6), (2, 40, 1))

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from lengths import longest_but
+from scipy import stats
 
 from topiczoo import models
 from topiczoo.corpora import Corpus
@@ -224,6 +225,14 @@ def test_simulated_corpora_have_the_law_of_the_story():
     np.add.at(expected, (document, terms[0]), 1)
     np.testing.assert_array_equal(corpus.counts.toarray(), expected)
     np.testing.assert_array_equal(batches.of_tokens(batches.terms), terms[0])
+
+
+def test_a_right_engine_fails_geweke_once_in_a_hundred_times():
+    """Two numbers of each of five quantities, too far off to either side."""
+    limit = stats.norm.isf(0.01 / 20)
+    table = pd.DataFrame({"z_mean": [limit, -limit, 0, 0, 0], "z_spread": [0, 0, limit, -limit, 0]})
+    assert calibration._judged(0.999 * table)["passes"].all()
+    assert calibration._judged(1.001 * table)["passes"].tolist() == [False] * 4 + [True]
 
 
 def test_bad_input():

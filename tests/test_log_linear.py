@@ -17,6 +17,7 @@ from scipy import stats
 
 from topiczoo import inference, models
 from topiczoo.corpora import Corpus
+from topiczoo.inference.blocks import log_linear
 from topiczoo.inference.blocks.block import few
 from topiczoo.inference.blocks.log_linear import LogLinearBlock, look
 from topiczoo.inference.mcmc.plan import choose_blocks
@@ -289,6 +290,26 @@ def test_numbers_reach_all_of_their_conditional(totals):
         for found, exact in ((blocks, mean), (blocks**2, square)):
             error = found.mean(1).std() / np.sqrt(len(found))
             assert abs(found.mean() - exact) < 5 * error, (name, found.mean(), exact, error)
+
+
+def test_widths_of_slices_do_not_depend_on_what_is_drawn(monkeypatch):
+    """Else a number would be left more easily than it is reached, and its law were another."""
+    block, widths = block_of(facets), []
+    tried = few(block.graph)
+
+    def recorded(key, log_p, width, *rest):
+        widths[-1].append(np.asarray(width))
+        return jnp.zeros(jnp.broadcast_shapes(width.shape, jax.eval_shape(log_p, jnp.zeros(width.shape)).shape))
+
+    monkeypatch.setattr(log_linear, "slice_draws", recorded)
+    for shift in (0.0, 0.9):
+        widths.append([])
+        sites = {site: tried.values[site] + shift * jnp.ones_like(tried.values[site]) for site in block.sites}
+        sites = {site: value.at[..., 0].add(-3 * shift) for site, value in sites.items()}
+        block.draw(jax.random.key(2), {**tried.values, **sites}, tried.data)
+    assert len(widths[0]) >= 2 * len(block.sites)
+    for one, other in zip(*widths, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_slices_of_many_numbers_have_the_law_of_each():

@@ -96,6 +96,27 @@ def test_a_batch_stands_for_the_corpus_and_one_that_is_filled_up_is_a_smaller_st
     assert all(np.isfinite(np.asarray(value)).all() for value in again.response.values.values())
 
 
+def test_five_documents_stand_for_twelve_copies_of_them(data):
+    """Coefficients and scale after a step on one copy of twelve are those after a step on all."""
+    corpus, y = data[0], np.array([4.0, -3.0, 2.0, -4.0, 1.0])
+    rows = np.tile(np.arange(5), 12)
+    found = []
+    for number in (5, 60):
+        learner, batches, graph = learner_of(models.slda, corpus[rows], y[rows], rates=(0.5, 1.0))
+        (whole,) = batches.of_pass(graph, 0)
+        if number == 5:
+            learner, batches, graph = learner_of(models.slda, corpus[rows[:5]], y, size=5)
+            (whole,) = batches.of_pass(graph, 0)
+            learner.rates = learner.rates._replace(num_documents=60)
+        start = learner.start(np.random.default_rng(0))
+        values = {name: np.full_like(value, 0.7) for name, value in start.response.values.items()}
+        after, _ = learner.step(start._replace(response=start.response._replace(values=values)), whole)
+        found.append(after.response.values)
+    assert not np.allclose(found[0]["sigma"], 0.7, rtol=0.05)
+    for name in ("eta", "sigma"):
+        assert_allclose(found[0][name], found[1][name], rtol=2e-3, atol=2e-3)
+
+
 @pytest.mark.slow
 def test_passes_over_a_stream_find_topics_and_the_response_and_go_on_from_a_checkpoint(data, tmp_path, monkeypatch):
     pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")

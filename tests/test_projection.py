@@ -67,6 +67,20 @@ def test_the_first_step_is_the_topic_that_explains_most(shares):
         assert near[1] > max(alone) - 1e-6, (near[1], alone)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_each_step_is_the_topic_that_explains_most_beside_those_before(seed):
+    """Least squares, where the quadratic is exact: every topic tried beside those that are chosen."""
+    rng = np.random.default_rng(seed)
+    shares, mean = rng.dirichlet([3.0, 3, 3, 0.2, 0.2, 0.2], 80), rng.normal(size=6) * 2
+    order, *_ = project(shares, mean, squared(shares @ mean), True)
+    target, columns = shares @ mean, np.ones((80, 1))
+    for size in range(4):
+        left = np.setdiff1d(np.arange(6), order[:size])
+        errors = [np.linalg.lstsq(np.c_[columns, shares[:, k]], target, rcond=None)[1].sum() for k in left]
+        assert order[size] == left[np.argmin(errors)]
+        columns = np.c_[columns, shares[:, order[size]]]
+
+
 def test_probabilities_of_zero_and_one_and_unused_topics_stay_finite(shares):
     unused = np.c_[shares, np.zeros(200)]
     mean = np.array([50.0, -50.0, 0.0, 0.0, 0.0, 0.0, 7.0])

@@ -6,11 +6,13 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from fits import fit_of
 from scipy import stats
 from scipy.special import softmax
 
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
+from topiczoo.inference.posterior.tables import topic_terms
 from topiczoo.inference.story.tracing import Story, ZbarHandler, base_distribution, log_prob, run
 from topiczoo.models import NormalJeffreys, sage_facets, sage_geo, sage_nb, sage_topics
 
@@ -98,3 +100,11 @@ def test_regions():
     np.testing.assert_allclose(log_prob(trace["centre"]), stats.norm.logpdf(centre, centres, 1.7).sum(1), rtol=1e-4)
     np.testing.assert_allclose(log_prob(trace["spread"]), stats.lognorm.logpdf(spread, 1, scale=1.7).sum(1), rtol=1e-4)
     np.testing.assert_allclose(log_prob(trace["share"]), 0, atol=1e-5)
+
+
+def test_topics_of_a_chain_are_made_of_its_own_deviations():
+    """Where topics are no site: the story at the means of one chain."""
+    draws = np.stack([TOPIC, -TOPIC])[:, None] + np.array([-0.5, 0.0, 0.5], np.float32)[:, None, None]
+    fit = fit_of(sage_topics, {"deviation": draws}, CORPUS, num_topics=3, background=COMMON)
+    for chain, own in enumerate((TOPIC, -TOPIC)):
+        np.testing.assert_allclose(topic_terms(fit, chain), softmax(COMMON + own, -1), rtol=1e-4)

@@ -49,6 +49,19 @@ def test_topics_are_kept_by_the_rule_that_was_named(fit, rule, options, kept):
     np.testing.assert_allclose(ZBAR @ found.coefficients, nearest(columns, ZBAR @ MEAN[1]), atol=2e-3)
 
 
+def test_projection_keeps_as_few_topics_as_explain_enough(fit):
+    """19 of 20 parts of the variance of what all topics predict: with one topic less it would not be."""
+    target = ZBAR @ MEAN[1]
+
+    def left(kept):
+        return np.mean((target - nearest(np.c_[ZBAR[:, kept], np.ones(12)], target)) ** 2) / target.var()
+
+    found = fit.select("projection", chain=1)
+    kept = np.flatnonzero(found.kept)
+    assert 0 < len(kept) < 4 and left(kept) < 0.05
+    assert min(left(np.setdiff1d(kept, k)) for k in kept) > 0.05
+
+
 def test_without_an_intercept_what_is_not_kept_counts_for_nothing(fit):
     found = fit.select("largest", keep=2, intercept=False, chain=1)
     assert found.coefficients[2] == found.coefficients[3] == 0

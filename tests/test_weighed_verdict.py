@@ -9,9 +9,11 @@ from test_diagnosis import followed, other_topics
 from topiczoo import inference
 from topiczoo.commands.arguments import read_settings
 from topiczoo.diagnostics import diagnose, report
+from topiczoo.diagnostics.convergence.followed import Followed
 from topiczoo.diagnostics.convergence.weighed import explained, held_out_check
 from topiczoo.inference import Fit
 from topiczoo.inference.posterior.posterior import serving
+from topiczoo.inference.predictive.expected_responses import Expected
 from topiczoo.inference.predictive.prediction import Prediction
 from topiczoo.models import slda
 
@@ -74,6 +76,16 @@ def test_the_share_explained_is_that_of_the_mean_of_chains():
     (check,) = held_out_check(weighed(), {"y": part})
     assert check["value"] == explained(part) > explained(part, 0) and check["passes"]
     assert f"each alone {min(explained(part, 0), explained(part, 1)):.2f} to" in check["meaning"]
+
+
+@pytest.mark.parametrize("told", [np.eye(3)[[0] * 8 + [1, 2]], np.arange(10.0)[:, None] * [1, 1, 1] + [0, 50, 100]])
+def test_what_says_nothing_of_single_documents_explains_nothing(told):
+    """The shares of classes, or the means of several numbers, for every document."""
+    expected = np.broadcast_to(told.mean(0), (2, 3, *told.shape))
+    part = Followed(np.arange(10), Expected(expected, np.ones_like(told), False), told)
+    assert explained(part) == pytest.approx(0)
+    (check,) = held_out_check(weighed(), {"y": part})
+    assert not check["passes"] or check["value"] < 1e-12
 
 
 @pytest.mark.parametrize(("engine", "info"), [("vem", {"bound": [-9.0, -8.0], "converged": True}),

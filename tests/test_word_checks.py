@@ -8,7 +8,7 @@ from fits import fit_of
 
 from topiczoo import inference, models
 from topiczoo.corpora import Corpus
-from topiczoo.diagnostics.checks.word_checks import check_words, mutual_information
+from topiczoo.diagnostics.checks.word_checks import _Comparison, check_words, mutual_information
 
 RNG = np.random.default_rng(5)
 TOPICS, TERMS, DOCUMENTS = 3, 30, 120
@@ -45,6 +45,16 @@ def test_mutual_information_by_hand():
     outer = joint.sum(1, keepdims=True) * joint.sum(0)
     expected = sum(p * np.log(p / q) for p, q in zip(joint.ravel(), outer.ravel(), strict=True) if p)
     np.testing.assert_allclose(mutual_information(topic, document, term, (1, 2))[0], [expected])
+
+
+def test_what_a_permutation_cannot_change_is_no_surprise():
+    """Replications that equal what is seen count for it: a term that occurs once in a topic has p = 1."""
+    compared = _Comparison((2,))
+    for _ in range(2):
+        compared.add(np.array([1.0, 0.0]), np.array([[0.0, 0.0], [1, 0], [1, 0], [2, 0]]))
+    np.testing.assert_allclose(compared.frame()["p"], [0.75, 1.0])
+    np.testing.assert_allclose(compared.frame()["deviation"], [0.0, 0.0])
+    np.testing.assert_allclose(compared.frame()["replicated"], [1.0, 0.0])
 
 
 def test_the_true_story_passes_and_a_bursty_topic_is_flagged():

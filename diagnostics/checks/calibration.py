@@ -242,10 +242,13 @@ def geweke(
             "quantity": name, "mean_rank": mean.mean(), "spread": np.sqrt(12 * spread.mean()),
             "z_mean": _z(mean, 1 / 2, 1 / 12), "z_spread": _z(spread, 1 / 12, 1 / 180),
         })  # fmt: skip
-    table = pd.DataFrame(rows).set_index("quantity")
+    return _judged(pd.DataFrame(rows).set_index("quantity"))
+
+
+def _judged(table: pd.DataFrame) -> pd.DataFrame:
+    """With whether each quantity passes: the level is shared out to two sides of two numbers of each."""
     far = stats.norm.isf(LEVEL / (4 * len(table)))
-    table["passes"] = (table["z_mean"].abs() < far) & (table["z_spread"].abs() < far)
-    return table
+    return table.assign(passes=(table["z_mean"].abs() < far) & (table["z_spread"].abs() < far))
 
 
 def _z(averages: np.ndarray, expected: float, variance: float) -> float:
