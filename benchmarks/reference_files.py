@@ -23,7 +23,7 @@ STATISTICS = "mean", "mcse_mean", "sd", "mcse_sd"
 Summary = dict[str, list[float]]  # of a run's quantities, by the names of statistics
 
 
-def rounded(values: list[float], digits: int = 7) -> list[float]:
+def rounded(values: list[float], digits: int = 9) -> list[float]:
     return [float(f"{value:.{digits}g}") for value in values]
 
 

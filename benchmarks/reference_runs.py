@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
+import os
 import zipfile
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -158,9 +158,9 @@ def kept(into: Path | None, posterior: str, method: str, words: Words, settings:
             run = Run(file["draws"], json.loads(str(file["told"])))
         if run.told["settings"] == settings:
             return run
-    began = time.process_time()
+    began = sum(os.times()[:4])
     run = METHODS[method](words, **settings)
-    run.told.update(method=method, settings=settings, cpu_seconds=round(time.process_time() - began))
+    run.told.update(method=method, settings=settings, cpu_seconds=round(sum(os.times()[:4]) - began))
     if path:
         into.mkdir(parents=True, exist_ok=True)
         np.savez_compressed(path, draws=run.draws, told=json.dumps(run.told))
