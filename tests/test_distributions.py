@@ -176,10 +176,12 @@ def test_moments_of_the_generalised_inverse_gaussian():
     order, a, b = cases.T
     scipys = stats.geninvgauss(order, np.sqrt(a * b), scale=np.sqrt(b / a))
     # an inverse gamma has a mean and a variance only where its order is beyond -1 and -2
-    every = np.concatenate([cases, [(-0.5, 0.0, 1.0), (-1.5, 0.0, 1.0)]]).astype(np.float32)
+    every = np.concatenate([cases, [(-0.5, 0.0, 1.0), (-1.5, 0.0, 1.0), (-1.0, 0.0, 2.0), (-2.0, 0.0, 2.0)]]).astype(
+        np.float32
+    )
     mean, variance = jax.jit(lambda law: (law.mean, law.variance))(GeneralizedInverseGaussian(*every.T))
-    np.testing.assert_allclose(mean, [*scipys.mean(), np.inf, 1.0], rtol=1e-3)
-    np.testing.assert_allclose(variance, [*scipys.var(), np.inf, np.inf], rtol=1e-3)
+    np.testing.assert_allclose(mean, [*scipys.mean(), np.inf, 1.0, np.inf, 1.0], rtol=1e-3)
+    np.testing.assert_allclose(variance, [*scipys.var(), *[np.inf] * 4], rtol=1e-3)
 
 
 def test_inverse_gaussian():

@@ -357,6 +357,16 @@ def test_the_scale_does_not_fall_with_topics_that_follow_the_response(engine, se
     assert 0.4 < fit.draws["sigma"].mean() < 2.5 and not fit.story.weighed
 
 
+def test_nuts_draws_a_scale_and_all_else_in_turn():
+    """The scale by the documents held out, in one kernel with coefficients and proportions."""
+    fit = inference.nuts(
+        slda, CORPUS, Y, num_topics=2, response_weight=3, num_warmup=3, num_samples=4, num_chains=1, max_tree_depth=2,
+        progress_bar=False,
+    )  # fmt: skip
+    assert len(fit.info["held_out"]) == 20 and {"sigma", "eta", "beta"} <= set(fit.draws)
+    assert len(np.unique(fit.draws["sigma"])) > 2 and np.isfinite(fit.draws["eta"]).all()
+
+
 @pytest.mark.longest
 def test_a_response_without_a_scale_is_weighed_all_the_same():
     y = (Y > 0).astype(float)

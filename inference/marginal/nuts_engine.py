@@ -73,11 +73,11 @@ def nuts(
     refuse_improper(graph, "nuts")
     weighed = with_weight(graph, response_weight)
     model = Marginal(weighed, nodes=NODES, average="density")
-    bare = model.bare()
-    kernel: Any = NUTS(bare, target_accept_prob=target_accept_prob, max_tree_depth=max_tree_depth)
+    served = model if model.scales else model.bare()  # blocks of one kernel share their model
+    kernel: Any = NUTS(served, target_accept_prob=target_accept_prob, max_tree_depth=max_tree_depth)
     statistics, form = STATISTICS, None
     if not model.scales:
-        form = form_of(NUTS, bare, target_accept_prob, max_tree_depth)
+        form = form_of(NUTS, served, target_accept_prob, max_tree_depth)
     else:
         kernel = Gibbs([*((HeldOutScales(model, site), [site]) for site in model.scales), (kernel, None)])
         statistics = {name: f"block_states.{len(model.scales)}.{field}" for name, field in STATISTICS.items()}
