@@ -26,7 +26,7 @@ from topiczoo.inference.blocks.block import few
 from topiczoo.inference.kernels.assignments import count
 from topiczoo.inference.kernels.special import log_rising_ratio
 from topiczoo.inference.mcmc.plan import choose_blocks
-from topiczoo.inference.samplers.slice import slice_draw
+from topiczoo.inference.samplers.slice import WIDTH, slice_draw
 from topiczoo.inference.story.reading import read
 from topiczoo.inference.story.tracing import Data
 
@@ -57,6 +57,26 @@ def test_ratios_of_rising_factorials_keep_their_digits():
 
 def two_humps(x):
     return jnp.logaddexp(jnp.log(0.3) - 2 * (x + 1.5) ** 2, jnp.log(0.7) - 0.5 * (x - 1.0) ** 2)
+
+
+def test_the_first_interval_of_a_slice_lies_anywhere_about_the_number():
+    """Its low end is read first; always in the middle, a number would be left more easily than it is reached."""
+    seen, first = [], []
+
+    @jax.jit
+    def step(key, x):
+        def log_ratio(v):
+            jax.debug.callback(lambda place: seen.append(float(place)), v, ordered=True)
+            return -((v - x) ** 2)
+
+        return slice_draw(key, log_ratio, x)
+
+    for key in jax.random.split(jax.random.key(5), 80):
+        seen.clear()
+        jax.block_until_ready(step(key, jnp.float32(3.0)))
+        jax.effects_barrier()
+        first.append(3.0 - seen[0])
+    assert stats.kstest(np.array(first) / WIDTH, "uniform").pvalue > 1e-3
 
 
 @pytest.mark.parametrize("law", ["two humps", "skewed"])

@@ -13,7 +13,7 @@ import pytest
 import stories
 import user_stories
 from by_loops import expected_log, log_polya, words_bound
-from scipy.special import logsumexp, softmax
+from scipy.special import digamma, logsumexp, softmax
 
 from topiczoo import inference
 from topiczoo.corpora import Corpus
@@ -129,6 +129,43 @@ def test_the_e_step_of_a_class_above_proportions_is_that_of_loops():
     moved = model.m_step(state, True)
     np.testing.assert_allclose(moved.classes["pi"], state.local.shares.sum(1) + [1.5, 1.0], rtol=1e-4)
     np.testing.assert_allclose(moved.topics, state.counts + 0.7)
+
+
+def test_alpha_under_a_class_is_fitted_to_what_its_classes_have():
+    """Where the slope of sum q(c) E[log p(theta_d | alpha)] is 0."""
+    corpus = Corpus.from_counts(np.random.default_rng(0).poisson(2.0, (12, 9)) + 1)
+    model = EMModel(read(class_of_topics, corpus, None, {}), Settings(estimate_alpha=True))
+    state = model.start(np.random.default_rng(0))
+    topics = state.topics + np.random.default_rng(1).gamma(0.5, 9.0, state.topics.shape)
+    state = model.e_step(state._replace(topics=topics), True)
+    alpha, shares = model.words.next_alpha(state, False), np.asarray(state.local.shares, float)
+    logs = (shares[..., None] * expected_log(np.asarray(state.local.gamma, float))).sum((0, 1))
+    np.testing.assert_allclose(digamma(alpha) - digamma(alpha.sum()), logs / 12, atol=1e-3)
+    plain = expected_log(np.asarray(state.local.gamma, float)).mean((0, 1))
+    assert np.abs(plain - logs / 12).max() > 0.01, "the classes have the same: the case shows nothing"
+
+
+def test_the_bound_of_a_class_has_the_prior_of_its_points():
+    """A number of each class beside its share."""
+
+    def levels(corpus, y=None):
+        with numpyro.plate("topics", 2):
+            beta = numpyro.sample("beta", dist.Dirichlet(jnp.full(corpus.num_terms, 0.7)))
+        pi = numpyro.sample("pi", dist.Dirichlet(jnp.array([1.5, 1.0])))
+        level = numpyro.sample("level", dist.Normal(0, 0.3).expand([2]).to_event(1))
+        with numpyro.plate("documents", corpus.num_documents):
+            c = numpyro.sample("c", dist.Categorical(pi))
+            numpyro.sample("y", dist.Normal(level[c], 0.4), obs=y)
+            theta = numpyro.sample("theta", dist.Dirichlet(jnp.array(CONCENTRATIONS)[c]))
+        draw_words(corpus, theta, beta)
+
+    corpus = Corpus.from_counts(np.random.default_rng(0).poisson(2.0, (6, 9)) + 1)
+    model = EMModel(read(levels, corpus, np.linspace(-1, 1, 6), {}), Settings())
+    state, found = model.start(np.random.default_rng(0)), []
+    for level in (np.zeros(2), np.array([0.3, -0.6])):
+        classes = {**state.classes, "level": jnp.asarray(level, jnp.float32)}
+        found.append(model.classes.bound(state._replace(classes=classes)))
+    np.testing.assert_allclose(found[1] - found[0], -(1 + 4) / 2, rtol=1e-4)
 
 
 def test_the_turn_of_a_class_above_topics_and_response_is_that_of_loops():
