@@ -120,6 +120,13 @@ def test_the_bound_of_svi_has_kept_documents_at_the_power_and_those_held_out_onc
     # sigma ~ HalfNormal(1)
     squares = ((Y - mean) ** 2 + variance)[held_out]
     assert float(slope["sigma"]) == pytest.approx((squares / SIGMA**3 - 1 / SIGMA).sum() - SIGMA, rel=1e-3)
+    # as a slice of a corpus three times as large
+
+    def thrice(sigma):
+        return log_density(model, data, {"scale": 3.0}, {**VALUES, "sigma": sigma})[0]
+
+    expected = 3 * (squares / SIGMA**3 - 1 / SIGMA).sum() - SIGMA
+    assert float(jax.jit(jax.grad(thrice))(here["sigma"])) == pytest.approx(expected, rel=1e-3)
     step = 1e-4
     for k in range(K):
         around = []
