@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,14 +74,15 @@ def nuts(
     refuse_improper(graph, "nuts")
     weighed = with_weight(graph, response_weight)
     model = Marginal(weighed, nodes=NODES, average="density")
-    served = model if model.scales else model.bare()  # blocks of one kernel share their model
-    kernel: Any = NUTS(served, target_accept_prob=target_accept_prob, max_tree_depth=max_tree_depth)
-    statistics, form = STATISTICS, None
-    if not model.scales:
-        form = form_of(NUTS, served, target_accept_prob, max_tree_depth)
-    else:
-        kernel = Gibbs([*((HeldOutScales(model, site), [site]) for site in model.scales), (kernel, None)])
+    sampler = partial(NUTS, target_accept_prob=target_accept_prob, max_tree_depth=max_tree_depth)
+    kernel: Any
+    if model.scales:  # blocks of one kernel share their model
+        kernel = Gibbs([*((HeldOutScales(model, site), [site]) for site in model.scales), (sampler(model), None)])
         statistics = {name: f"block_states.{len(model.scales)}.{field}" for name, field in STATISTICS.items()}
+        form = None
+    else:
+        bare, statistics = model.bare(), STATISTICS
+        kernel, form = sampler(bare), form_of(NUTS, bare, target_accept_prob, max_tree_depth)
     data = counting(weighed, weighed.documents(pairs=True, batches=graph.has_sentences)), graph.response.on_device()
     drawn = run_chains(
         kernel,

@@ -317,8 +317,6 @@ def _by_kernel(
     def often(key: jax.Array, z: Assignments) -> Assignments:
         return jax.lax.fori_loop(first, last, lambda step, z: once(step, key, z), z)
 
-    if len(chains) == 1:
-        return [often(keys[0], chains[0])]
     found = jax.vmap(often)(jnp.stack(keys), jax.tree.map(lambda *leaves: jnp.stack(leaves), *chains))
     return [jax.tree.map(lambda leaf, i=i: leaf[i], found) for i in range(len(chains))]
 
