@@ -13,6 +13,7 @@ import numpy as np
 from topiczoo import corpora, distributed, inference
 from topiczoo.corpora import layouts
 from topiczoo.inference.lasting import checkpoint
+from topiczoo.inference.streams import shards
 
 SETTINGS = {"num_topics": 3, "num_warmup": 2, "num_samples": 4, "num_chains": 1, "progress_bar": False}
 
@@ -22,7 +23,8 @@ def fit(story: str = "slda", **options: Any) -> inference.Fit:
     rng = np.random.default_rng(0)
     counts = rng.poisson(0.5, (90, 30))
     counts[:, 0] += 1
-    counts[0] += 200  # a document that is laid out alone
+    if "shards" not in options:
+        counts[0] += 200  # a document that is laid out alone
     y = () if story == "lda" else (rng.normal(size=90),)
     return inference.gibbs(story, corpora.Corpus.from_counts(counts), *y, **SETTINGS | options)
 
@@ -36,6 +38,7 @@ def main() -> None:
     options = json.loads(told)
     distributed.initialize(f"127.0.0.1:{port}", int(number), int(process), initialization_timeout=60)
     layouts.LEAST_SHARED, layouts.LONG = 100, 1000
+    shards.LEAST_SHARED, shards.TOKENS = 100, 150
     if options.pop("killed", False) and int(process):  # as soon as there is a checkpoint
         checkpoint.Checkpoint.look = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
     checkpoint.EVERY, checkpoint.MOST = 0.0, np.inf

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 
 from topiczoo.corpora import layouts
 from topiczoo.inference.programs import processes
+from topiczoo.inference.streams import shards
 
 SCRIPT = Path(one_of_several.__file__)
 
@@ -78,6 +80,23 @@ def test_a_process_that_is_killed_ends_the_others_and_all_go_on_from_the_checkpo
     assert codes == [0, 0], said
     del options["checkpoint"]
     assert_all_drew(2, tmp_path / "again", one_of_several.drawn(one_of_several.fit(**options)))
+
+
+@pytest.mark.parametrize(
+    "story", [pytest.param("lda", marks=pytest.mark.slow), pytest.param("slda", marks=pytest.mark.longest)]
+)
+def test_two_processes_that_sweep_shards_of_their_own_draw_what_one_draws(small, monkeypatch, tmp_path, story):
+    monkeypatch.setattr(shards, "LEAST_SHARED", 100)
+    monkeypatch.setattr(shards, "TOKENS", 150)
+    options = {"story": story, "shards": str(tmp_path / "shards")}
+    expected = one_of_several.drawn(one_of_several.fit(**options))
+    shutil.rmtree(tmp_path / "shards")  # two processes may have one shard more
+    going_on = options | {"checkpoint": str(tmp_path / "run")}
+    codes, said = several(2, tmp_path / "killed", killed=True, **going_on)
+    assert 0 not in codes and (tmp_path / "run" / "run.json").exists(), said
+    codes, said = several(2, tmp_path / "again", **going_on)
+    assert codes == [0, 0], said
+    assert_all_drew(2, tmp_path / "again", expected)
 
 
 @pytest.mark.slow

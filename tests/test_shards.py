@@ -32,7 +32,10 @@ def assert_same_draws(found, expected):
     assert set(found.draws) | {"theta"} == set(expected.draws)
     for part in ("draws", "statistics"):
         for name, value in getattr(found, part).items():
-            np.testing.assert_array_equal(value, getattr(expected, part)[name], err_msg=name)
+            # log joint densities of documents are added up shard by shard: rounded otherwise
+            np.testing.assert_allclose(
+                value, getattr(expected, part)[name], rtol=1e-6 if name == "lp" else 0, err_msg=name
+            )
 
 
 def test_terms_come_back_from_files_as_they_are_laid_out_in_memory(tmp_path):

@@ -134,16 +134,19 @@ def topic_statistics(
     in_topic = z.topic_term.sum(1) if z.topic_term.ndim == 2 else z.topic_term.sum((0, 2))
     usage = in_topic / jnp.maximum(z.topic_term.sum(), 1.0)
     integrated = {}
-    if collapsed:
+    if collapsed and z.given_prior is None:
         integrated[graph.theta] = z.from_theta
     if graph.beta_is_integrable():
         integrated[graph.beta] = z.topic_term
-    others = [name for name, site in trace.items() if site["type"] == "sample" and name not in (*integrated, "z")]
+    apart = {graph.theta, "z"} if collapsed else {"z"}
+    others = [name for name, site in trace.items() if site["type"] == "sample" and name not in {*integrated, *apart}]
     lp = total(trace, others) if others else jnp.zeros(())
+    if z.given_prior is not None:
+        lp += z.given_prior
     for name, counts in integrated.items():
         prior = concentration(trace[name]["fn"])  # in its own shape, often one row: log Gamma is dear
         lp += log_densities_of_counts(prior, counts).sum()
-    if graph.theta not in integrated:
+    if not collapsed:
         lp += xlogy(z.from_theta, trace["z"]["fn"].theta).sum()
     if graph.beta not in integrated:
         lp += xlogy(z.topic_term, trace["z"]["fn"].beta).sum()

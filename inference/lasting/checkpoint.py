@@ -69,7 +69,8 @@ class Nowhere:
 
     def look(self, tell: Callable[[], tuple], *, last: bool = False) -> None:
         """To be called wherever a run could be taken up again; ``tell`` gives the state, counts, all
-        chunks of draws so far, and arrays beside them, of which the last two may be left out."""
+        chunks of draws so far, and arrays beside them, of which the last two may be left out. All processes call it, and
+        are asked to tell together: they may have to tell each other first."""
 
 
 class Checkpoint(Nowhere):
@@ -164,9 +165,11 @@ class Checkpoint(Nowhere):
     def look(self, tell: Callable[[], tuple], *, last: bool = False) -> None:
         if noted := processes.largest(self.signals.noted or 0):
             self.signals.noted = noted  # what ends one process ends all
-        if processes.is_first() and (last or self.signals.noted is not None or time.monotonic() >= self.due):
+        if processes.largest(last or self.signals.noted is not None or time.monotonic() >= self.due):
             began = time.monotonic()
-            self._try(*tell())
+            told = tell()
+            if processes.is_first():
+                self._try(*told)
             now = time.monotonic()
             self.due = now + max(EVERY, (now - began) / MOST)
         if self.signals.noted is not None:

@@ -77,9 +77,9 @@ class Progress(NamedTuple):
             return cls(states)
         return cls(kept.state(states), kept.counts["warmed"], kept.counts["done"], kept.chunks)
 
-    def told(self) -> tuple[list[Any], dict[str, int], tuple[Chunk, ...]]:
-        """The same for a checkpoint."""
-        return self.states, {"warmed": self.warmed, "done": self.done}, self.chunks
+    def told(self, entire: Callable) -> tuple[list[Any], dict[str, int], tuple[Chunk, ...]]:
+        """The same for a checkpoint, of states that are ``entire``, where processes have parts of them."""
+        return list(map(entire, self.states)), {"warmed": self.warmed, "done": self.done}, self.chunks
 
     def group(self, name: str) -> dict[str, np.ndarray]:
         """All draws of a group, chunks end to end."""
@@ -192,6 +192,7 @@ def run_chains(
     ``lasting`` has the checkpoint to go on from, if there is one, and is told how far chains are."""
     keys = jnp.stack([jax.random.fold_in(jax.random.key(seed), chain) for chain in range(num_chains)])
     interrupted, lasting = False, lasting or Nowhere()
+    entire = getattr(kernel, "entire", lambda state: state)
     num_samples = schedule.num_samples + lasting.more
     with tqdm(total=schedule.num_warmup + num_samples, disable=not (progress_bar and is_first()), unit="draw") as bar:
         bar.set_description("compiling")
@@ -220,7 +221,7 @@ def run_chains(
                     chains.states = states
                     bar.set_description(phase)
                     bar.update(last - first)
-                    lasting.look(progress.told, last=progress.done == num_samples)
+                    lasting.look(partial(progress.told, entire), last=progress.done == num_samples)
         except KeyboardInterrupt:
             if not progress.done:
                 raise

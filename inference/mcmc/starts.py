@@ -233,7 +233,7 @@ def priors(graph: BoundGraph) -> tuple[np.ndarray, np.ndarray]:
     topics = graph.num_topics
     alpha, gamma = np.full(topics, USUAL_ALPHA), np.full((topics, 1), USUAL_GAMMA)
     sites = [site for site in (graph.theta, graph.beta) if _has_fixed_prior(graph, site)]
-    fixed = graph.program(_concentrations, tuple(sites))(graph.few_documents, graph.few_y, graph.few_values)
+    fixed = graph.program(prior_concentrations, tuple(sites))(graph.few_documents, graph.few_y, graph.few_values)
     if graph.theta in fixed:
         found = np.asarray(fixed[graph.theta])
         alpha = np.broadcast_to(found.reshape(-1, found.shape[-1]).mean(0), (topics,)).astype(float)
@@ -250,7 +250,7 @@ def _has_fixed_prior(graph: BoundGraph, site: str) -> bool:
     return bool(site) and integrable() and graph.parents[site] == {site}
 
 
-def _concentrations(
+def prior_concentrations(
     graph: BoundGraph, sites: Sequence[str], few: Documents, y: Y, values: Values
 ) -> dict[str, jax.Array]:
     trace = run(graph.story, few, y, values, ZbarHandler(lambda theta: theta))

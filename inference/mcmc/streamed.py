@@ -5,6 +5,10 @@ swept, counted, forgotten. In memory are the topics, a byte or two each, and the
 which is integrated out and which nobody reads, is never there: programs are given a constant in its place. Several processes
 read their own shards each. Draws are those of the corpus in memory.
 
+Where a document is nothing but its words and the prior of theta is the same number for all, as in LDA, nobody needs to
+know the counts of documents: a shard leaves the log-density of its own, and what processes tell each other is how often
+terms have topics. Topics stay with the process that sweeps them until a checkpoint is written.
+
 A device gets a shard while it sweeps the one before, and keeps the counts; topics go back to the memory of the host.
 """
 
@@ -22,6 +26,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpyro.infer import Gibbs
+from scipy.special import gammaln
 
 from topiczoo.corpora.layouts import PaddedBatches, long_ones, on_device
 
@@ -51,7 +56,8 @@ class Found(NamedTuple):
     """What a shard leaves."""
 
     topics: jax.Array  # [positions, width]
-    lanes: jax.Array  # counts of the topics of each lane, [batches, width, topics]
+    lanes: Any  # counts of the topics of each lane, [batches, width, topics]
+    of_counts: Any = None  # or what they add to the log-density of documents, [batches, width]
     proposed: jax.Array = np.zeros(())  # type: ignore[assignment]
     moved: jax.Array = np.zeros(())  # type: ignore[assignment]
 
@@ -83,7 +89,12 @@ def passes_over(folder: Any, graph: BoundGraph, last: Block) -> Passes:
     if is_first():
         shards.write()
     largest(0)  # all wait until it is written
-    return Passes(shards, last.swept_by)
+    return Passes(shards, last.swept_by, None if is_by_device() else prior_of_all(graph))
+
+
+def rising(prior: np.ndarray, number: np.ndarray) -> np.ndarray:
+    """log Gamma(prior + number) / Gamma(prior)."""
+    return gammaln(prior + number) - gammaln(prior)
 
 
 def is_by_device() -> bool:
@@ -91,16 +102,30 @@ def is_by_device() -> bool:
     return jax.default_backend() != "cpu" and jax.process_count() == 1
 
 
+def prior_of_all(graph: BoundGraph) -> np.ndarray | None:
+    """alpha, [topics], where all documents have the same, nothing is drawn for it, and from theta only words follow."""
+    if graph.response_sites or graph.covariates or graph.parents[graph.theta] != {graph.theta}:
+        return None
+    program = graph.program(starts.prior_concentrations, (graph.theta,))
+    prior = np.asarray(program(graph.few_documents, graph.few_y, graph.few_values)[graph.theta], float)
+    return prior.ravel() if prior.size == graph.num_topics else None
+
+
 class Passes:
     """Passes over all shards of a corpus, by threads and processes."""
 
-    def __init__(self, shards: Shards, swept_by: str) -> None:
-        """``swept_by``: what makes the sweeps, in words."""
+    def __init__(self, shards: Shards, swept_by: str, prior: np.ndarray | None = None) -> None:
+        """``swept_by``: what makes the sweeps, in words; ``prior``: theta's, where nobody asks for counts of documents."""
         self.on_device, self.compiled = is_by_device(), swept_by == COMPILED
         at_once = swept_by in (COMPILED, KERNEL)  # a sweep shares its work out to threads by itself
         self.shards, self.workers = shards, 1 if self.on_device else 2 if at_once else sharding.WORKERS
         self.between = None if at_once else ONE
         self.longest = int(shards.batches.lengths.max(initial=1))
+        if prior is None:
+            self.of_counts = None
+        else:
+            self.of_counts = jnp.asarray(rising(prior[None], np.arange(self.longest + 1)[:, None]), jnp.float32)
+            self.of_lengths = -rising(prior.sum(), shards.corpus.lengths).sum()
         self.tokens = int(shards.batches.lengths.sum())
         self.batches = jax.tree.map(on_device, shards.batches)
         if self.on_device:
@@ -113,12 +138,37 @@ class Passes:
         """``program(batches, topics, between, *given)`` of each shard, put together."""
         self._give_back()
         shards = self.shards
-        mine = own(range(shards.number))
-        found = np.empty((len(mine), *shards.shape), np.min_scalar_type(num_topics))
-        narrow = np.min_scalar_type(self.longest)
-        lanes: Any = [None] * len(mine)
+        lanes: Any = [None] * shards.number
         if not self.on_device:
-            lanes = np.empty((len(mine), *shards.batches.lengths.shape[1:], num_topics), narrow)
+            shape = len(own(range(shards.number))), *shards.batches.lengths.shape[1:], num_topics
+            lanes = np.empty(shape, np.min_scalar_type(self.longest))
+        found, table, share = self._swept(lanes, program, topics, num_topics, *given)
+        if self.on_device:
+            counts = _of_documents(lanes, self.places)
+        else:
+            found, lanes = gathered((found, lanes), shards.number)
+            counts = self._of_documents(lanes)
+        self._give_back()
+        return Assignments(found, counts, table, None, *share)
+
+    def apart(self, program: Callable, topics: np.ndarray, num_topics: int, *given: Any) -> Assignments:
+        """The same where counts of documents are asked of nobody, and topics stay with the process that sweeps them."""
+        self._give_back()
+        logs = np.empty(len(own(range(self.shards.number))))
+        found, table, share = self._swept(logs, program, topics, num_topics, *given, self.of_counts)
+        self._give_back()
+        of_documents = self.of_lengths + gathered(logs, self.shards.number).sum()
+        return Assignments(found, None, table, None, share[0], share[1], jnp.asarray(of_documents, jnp.float32))
+
+    def _swept(
+        self, left: Any, program: Callable, topics: np.ndarray | None, num_topics: int, *given: Any
+    ) -> tuple[np.ndarray, jax.Array, jax.Array]:
+        """The topics of this process' shards, how often terms have topics, and shares of words that were proposed another
+        topic and moved; to ``left`` goes what each shard leaves of documents."""
+        shards = self.shards
+        mine = own(range(shards.number))
+        topics = topics if topics is None or len(topics) == len(mine) else own(topics)
+        found = np.empty((len(mine), *shards.shape), np.min_scalar_type(num_topics))
         whole = np.int32 if self.on_device or self.tokens < 2**31 else np.int64
         # the last column is of positions without a token
         table: Any = np.zeros((num_topics, shards.corpus.num_terms + (not self.on_device)), whole)
@@ -127,24 +177,25 @@ class Passes:
         def swept(read: tuple[int, np.ndarray]) -> tuple[PaddedBatches, Found]:
             shard, terms = read
             batches = shards.of(shard, on_device(terms) if self.on_device else terms)
-            return batches, program(batches, None if topics is None else topics[shard][None], self.between, *given)
+            before = None if topics is None else topics[shard - mine[0]][None]
+            return batches, program(batches, before, self.between, *given)
 
         for place, (batches, one) in enumerate(self._in_turn(swept, shards.ahead(list(mine), 1 + self.workers))):
             found[place] = one.topics
             numbers.append((one.proposed, one.moved))
             if self.on_device:
-                table, lanes[place] = _added(narrow, table, batches, one)
+                table, left[place] = _added(np.min_scalar_type(self.longest), table, batches, one)
             else:
                 _add(table, batches.terms[0], found[place])
-                lanes[place] = one.lanes
-        if self.on_device:
-            counts = _of_documents(lanes, self.places)
-        else:
-            found, lanes = gathered((found, lanes), shards.number)
-            counts, table = self._of_documents(lanes), total(table)[:, :-1]
-        self._give_back()
+                left[place] = one.lanes if one.of_counts is None else np.asarray(one.of_counts, float).sum()
+        if not self.on_device:
+            table = total(table)[:, :-1]
         share = jnp.asarray(total(np.array(numbers, np.int64).sum(0)) / max(self.tokens, 1), jnp.float32)
-        return Assignments(found, counts, jnp.asarray(table, jnp.float32), None, share[0], share[1])
+        return found, jnp.asarray(table, jnp.float32), share
+
+    def whole(self, z: Assignments) -> Assignments:
+        """The topics of all shards, where each process has its own."""
+        return z if len(z.topics) == self.shards.number else z._replace(topics=gathered(z.topics, self.shards.number))
 
     def _give_back(self) -> None:
         """Memory that was freed goes back to the system: glibc keeps it for every thread, in pieces. It takes its time."""
@@ -221,11 +272,20 @@ class StreamedGibbs(SplitGibbs):
 
         def with_topics(key: jax.Array, data: tuple) -> Any:
             state, words = start(key, data)
-            return starts.placed(
-                state, random_topics(self.passes, jax.random.wrap_key_data(words), self.graph.num_topics)
-            )
+            z = random_topics(self.passes, jax.random.wrap_key_data(words), self.graph.num_topics)
+            return starts.placed(state, self._without_counts(z))
 
         return with_topics
+
+    def entire(self, state: Any) -> Any:
+        """A state with the topics of all processes, as a checkpoint has it."""
+        return starts.placed(state, self.passes.whole(state.z["z"]))
+
+    def _without_counts(self, z: Assignments) -> Assignments:
+        """Topics without counts of documents, where these are asked of nobody."""
+        if self.passes.of_counts is None or z.document_topic is None:
+            return z
+        return z._replace(document_topic=None, given_prior=jnp.zeros(()))
 
     def program(self, steps: int, thinning: int, unstored: Any, fields: Any, state: Any, data: tuple) -> Callable:
         topics: TopicBlock = self.kernel._kernels[-1]
@@ -233,12 +293,14 @@ class StreamedGibbs(SplitGibbs):
         others = jitted(traced(self._others))
         last = jitted(traced(partial(self._last, unstored, fields)))
 
+        swept = self.passes if self.passes.of_counts is None else self.passes.apart
+
         def run(state: Any, data: tuple) -> tuple[Any, dict, dict]:
             kept = []
             for step in range(steps):
-                z, bare = state.z["z"], self._bare(state)
+                z, bare = self._without_counts(state.z["z"]), self._bare(state)
                 state, told = others(bare, z._replace(topics=None), data)
-                z = self.passes(sweep, z.topics, self.graph.num_topics, told)
+                z = swept(sweep, z.topics, self.graph.num_topics, told)
                 state, *drawn = last(state, z._replace(topics=None), data)
                 state = starts.placed(state, z)
                 if (step + 1) % thinning == 0:
@@ -273,9 +335,11 @@ class StreamedGibbs(SplitGibbs):
         return state._replace(z=without(state.z), block_states=(*others, last))
 
     def _dressed(self, state: Any, z: Assignments) -> Any:
-        """A bare state with topics, and a constant for theta: nobody reads it, and XLA leaves it out."""
-        z = z._replace(document_topic=z.document_topic.astype(jnp.float32))
-        theta = _even(z.document_topic.shape)
+        """A bare state with topics, and a constant for theta: nobody reads it, and XLA leaves it out; so with counts of
+        documents that are nowhere together."""
+        shape = len(self.graph.corpus), self.graph.num_topics
+        counts = jnp.zeros(shape) if z.document_topic is None else z.document_topic.astype(jnp.float32)
+        z, theta = z._replace(document_topic=counts), _even(shape)
         *others, last = state.block_states
         values = {"z": z, self.graph.theta: theta}
         last = last._replace(z={**last.z, **values}, total={**last.total, self.graph.theta: theta})
@@ -288,8 +352,10 @@ def _even(shape: tuple[int, ...]) -> jax.Array:
 
 def _sweep(
     supervision: Any, graph: BoundGraph | None, by_kernel: bool | None,
-    batches: PaddedBatches, topics: jax.Array, between: Any, told: Given,
+    batches: PaddedBatches, topics: jax.Array, between: Any, told: Given, of_counts: jax.Array | None = None,
 ) -> Found:  # fmt: skip
+    """A shard's new topics. ``of_counts``: log Gamma(alpha_k + n) / Gamma(alpha_k), [n, topics], for what they add to the
+    log-density of documents in the place of their counts."""
     num_topics = told.weights.term_topic.shape[1]
     batches, topics = batches._replace(terms=batches.terms.astype(jnp.int32)), topics.astype(jnp.int32)
     if graph is not None:
@@ -302,8 +368,12 @@ def _sweep(
         swept = sweep_shards(supervision, True, told, Assignments(topics, None), batches, between)
     inside = batches.terms < told.weights.num_terms
     moved = jnp.sum(inside & (swept.topics != topics))
-    narrow = swept.topics[0].astype(np.min_scalar_type(num_topics))
-    return Found(narrow, swept.counts[0], swept.proposed.astype(jnp.int32).sum(), moved)
+    narrow, lanes = swept.topics[0].astype(np.min_scalar_type(num_topics)), swept.counts[0]
+    proposed = swept.proposed.astype(jnp.int32).sum()
+    if of_counts is None:
+        return Found(narrow, lanes, None, proposed, moved)
+    places = lanes.astype(jnp.int32), jnp.arange(num_topics)
+    return Found(narrow, None, of_counts.at[places].get(mode="promise_in_bounds").sum(-1), proposed, moved)
 
 
 def random_topics(passes: Passes, key: jax.Array, num_topics: int) -> Assignments:
