@@ -194,6 +194,18 @@ def test_numbers_are_arvizs_and_fail_below_their_limits():
     assert limit == pytest.approx(np.sqrt(1 + chi2.isf(0.05 / 20, 7) / 7 / 50))
 
 
+def test_effective_draws_of_the_tails_count_as_those_of_the_middle():
+    """Draws that are independent but for their spread, which is wide for long: their tails are seen together."""
+    spread = np.where(np.arange(400) % 200 < 20, 8.0, 1.0)
+    numbers = numbers_of([Series("wide for long", "parameter", None, spread * RNG.normal(size=(2, 400)))], THRESHOLDS)
+    row = numbers.iloc[0]
+    assert row["ess_bulk"] > 250 > 200 > row["ess_tail"] and row["r_hat"] < 1.05
+    loose = {**THRESHOLDS, "r_hat": 1.5}
+    found = [Series("wide for long", "parameter", None, spread * RNG.normal(size=(2, 400)))]
+    assert not numbers_of(found, loose)["passes"].iloc[0]
+    assert numbers_of(found, {**loose, "ess_per_chain": 5})["passes"].iloc[0]
+
+
 def test_some_quantities_may_have_fewer_effective_draws():
     """A twentieth of them: of 40 the two worst do not count; R-hat is the largest of all."""
     part = pd.DataFrame(
