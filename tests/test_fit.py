@@ -139,6 +139,17 @@ def test_deviations_list_only_what_is_raised():
     assert table["label"].tolist() == [0, 0] and table["term"].tolist() == ["ant", "cat"]
 
 
+def test_a_component_of_small_deviations_shows_what_it_raises():
+    """What is raised is told by the component's own largest deviation, not by that of all."""
+    corpus = corpora.Corpus.from_counts(np.ones((2, 3), int), ["ant", "bee", "cat"])
+    raised = np.array([[5.0, 1e-4, 1.0], [1e-3, 2e-3, -1.0]], np.float32)
+    draws = {"deviation": raised[None, None], "share": np.full((1, 1, 2), 0.5, np.float32)}
+    story = {"background": models.background(corpus), "outputs": 2}
+    table = fit_of(models.sage_nb, draws, corpus, np.array([0.0, 1.0]), **story).deviations("deviation")
+    assert table["label"].tolist() == [0, 0, 1, 1] and table["term"].tolist() == ["ant", "cat", "bee", "ant"]
+    np.testing.assert_allclose(table["deviation"], [5.0, 1.0, 2e-3, 1e-3])
+
+
 def test_foreign_truncated_and_missing_files_are_refused(tmp_path):
     fit = made()
     whole = fit.save(tmp_path / "fit.nc").read_bytes()
