@@ -135,6 +135,14 @@ def test_places_have_the_distances_they_are_given_where_a_plane_holds_them():
     assert whole == pytest.approx(1)
 
 
+def test_a_plane_keeps_the_share_of_the_variance_along_its_two_axes():
+    """Corners of a box with edges of 6, 4 and 2: squares 9, 4 and 1 from the middle, the last of which is lost."""
+    corners = np.stack(np.meshgrid([-3, 3], [-2, 2], [-1, 1]), -1).reshape(8, 3)
+    found, kept = classical_scaling(np.linalg.norm(corners[:, None] - corners, axis=-1))
+    assert kept == pytest.approx(13 / 14)
+    np.testing.assert_allclose(np.sort(np.abs(found), 0), [[3, 2]] * 8, atol=1e-9)
+
+
 def test_the_map_has_circles_by_share_and_colour_by_coefficient(fit):
     axis = diagnostics.plot_topic_map(fit)
     drawn(axis)
