@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 
 import local_stories
 import numpy as np
@@ -14,9 +15,11 @@ from report_page import Page, number, numbers
 
 from topiczoo import diagnostics, models
 from topiczoo.diagnostics.checks.response_checks import check_response, coverage
+from topiczoo.diagnostics.convergence.quantities import Series
 from topiczoo.diagnostics.drawing.chains import rank_band, rank_differences
 from topiczoo.diagnostics.reporting.overview import judge
 from topiczoo.diagnostics.reporting.report import report, write
+from topiczoo.diagnostics.reporting.sections import Sections
 from topiczoo.diagnostics.scoring.held_out import HeldOut
 from topiczoo.inference import Fit
 from topiczoo.inference.predictive.prediction import Prediction
@@ -235,6 +238,18 @@ def test_chains_with_other_topics_are_shown_apart(tmp_path, words_unchecked):
     fit = simulated(models.lda, differ=True, num_documents=12)
     text = report(fit, tmp_path / "r.html", documents=2, progress_bar=False).read_text()
     assert "chain 0: " in text and "chain 1: " in text and ">differs 0." in text and 'class="verdict bad"' in text
+
+
+def test_terms_are_told_from_all_chains_and_traces_from_the_coefficients_that_mix_worst(diagnosis):
+    found = Sections(diagnosis, None, None, 5, 0)
+    np.testing.assert_allclose(found.beta, diagnosis.fit.draws["beta"].mean((0, 1)), rtol=1e-5)
+    assert np.abs(found.beta - diagnosis.fit.draws["beta"][0].mean(0)).max() > 1e-4
+    r_hat = [1.2, 1.0, np.nan, 1.5, 1.1, 1.05, 1.3, 1.4, 1.01]
+    names = [f"eta[{k}]" for k in range(9)]
+    numbers_ = pd.DataFrame({"r_hat": r_hat}, index=names)
+    found.diagnosis = replace(diagnosis, numbers=numbers_)
+    traced = found._worth_tracing([Series(name, "coefficient", k, np.zeros((2, 5))) for k, name in enumerate(names)])
+    assert [one.quantity for one in traced] == [f"eta[{k}]" for k in (3, 7, 6, 0, 4, 5)]
 
 
 def test_verdicts_have_a_colour():
