@@ -17,6 +17,7 @@ from topiczoo import diagnostics, models
 from topiczoo.diagnostics.checks.response_checks import check_response, coverage
 from topiczoo.diagnostics.convergence.quantities import Series
 from topiczoo.diagnostics.drawing.chains import rank_band, rank_differences
+from topiczoo.diagnostics.reporting import topic_section
 from topiczoo.diagnostics.reporting.overview import judge
 from topiczoo.diagnostics.reporting.report import report, write
 from topiczoo.diagnostics.reporting.sections import Sections
@@ -250,6 +251,16 @@ def test_terms_are_told_from_all_chains_and_traces_from_the_coefficients_that_mi
     found.diagnosis = replace(diagnosis, numbers=numbers_)
     traced = found._worth_tracing([Series(name, "coefficient", k, np.zeros((2, 5))) for k, name in enumerate(names)])
     assert [one.quantity for one in traced] == [f"eta[{k}]" for k in (3, 7, 6, 0, 4, 5)]
+
+
+def test_the_map_is_of_all_chains_where_they_have_the_same_topics(diagnosis, monkeypatch):
+    monkeypatch.setattr(topic_section, "topic_map", lambda *parts: parts)
+    fit = diagnosis.fit
+    beta, usage, _, _, columns = topic_section.map_of(Sections(diagnosis, None, None, 5, 0))
+    np.testing.assert_allclose(beta, fit.draws["beta"].mean((0, 1)), rtol=1e-5)
+    np.testing.assert_allclose(usage, diagnostics.align(fit).alignment.topics["usage"])
+    np.testing.assert_allclose(columns["eta"], fit.draws["eta"].mean((0, 1)), rtol=1e-5)
+    assert np.abs(columns["eta"] - fit.draws["eta"][0].mean(0)).max() > 1e-4
 
 
 def test_verdicts_have_a_colour():
