@@ -15,6 +15,7 @@ from test_alignment import made_fit, posterior
 
 from topiczoo.corpora import Corpus
 from topiczoo.diagnostics import align, diagnose
+from topiczoo.diagnostics.convergence import chain_checks
 from topiczoo.diagnostics.convergence.chain_checks import _mixing, numbers_of, r_hat_limit
 from topiczoo.diagnostics.convergence.diagnosis import THRESHOLDS
 from topiczoo.diagnostics.convergence.followed import CERTAIN, CLOSE, Followed, _gap, follow, prediction_checks
@@ -204,6 +205,24 @@ def test_effective_draws_of_the_tails_count_as_those_of_the_middle():
     found = [Series("wide for long", "parameter", None, spread * RNG.normal(size=(2, 400)))]
     assert not numbers_of(found, loose)["passes"].iloc[0]
     assert numbers_of(found, {**loose, "ess_per_chain": 5})["passes"].iloc[0]
+
+
+def test_chance_is_allowed_to_as_many_quantities_as_there_are_of_the_kind(monkeypatch):
+    asked = []
+    monkeypatch.setattr(chain_checks, "r_hat_limit", lambda number, *rest: asked.append((number, *rest)) or 9.0)
+    kinds = ["coefficient", "coefficient", "term", "coefficient", "label-invariant"]
+    found = [Series(f"q{i}", kind, None, RNG.normal(size=(3, 60))) for i, kind in enumerate(kinds)]
+    numbers_of(found, THRESHOLDS)
+    least, mixing = THRESHOLDS["ess_per_chain"], THRESHOLDS["ess_to_mix"]
+    expected = [(3, least), (3, least), (1, least), (3, least), (1, mixing)]
+    assert asked == [(number, 3, draws, THRESHOLDS["r_hat"]) for number, draws in expected]
+
+
+def test_all_coefficients_of_topics_are_judged_and_of_large_sites_without_topics_none():
+    beta, eta, usage = posterior(num_chains=2, num_draws=6, num_topics=60, num_terms=70)
+    fit = align(made_fit(beta, eta=eta, usage=usage, sigma=RNG.normal(size=(2, 6, 60))))
+    found = [s.quantity for s in series(fit) if s.kind in ("coefficient", "parameter")]
+    assert found == [f"eta[{k}]" for k in range(60)]
 
 
 def test_some_quantities_may_have_fewer_effective_draws():
