@@ -12,7 +12,7 @@ from scipy.special import softmax
 
 from topiczoo import inference, models
 from topiczoo.corpora import Corpus
-from topiczoo.inference.predictive import predicting, probabilities
+from topiczoo.inference.predictive import cross_validation, predicting, probabilities
 from topiczoo.inference.predictive.conformal import Calibration, bounds, calibrated, widths
 from topiczoo.inference.predictive.predicting import _calibrated, from_fitted
 from topiczoo.inference.predictive.prediction import Prediction
@@ -315,6 +315,26 @@ def test_settings_are_tried_in_all_combinations_and_the_best_comes_first():
     ):
         with pytest.raises(ValueError, match=words):
             inference.grid_search(Seen, models.slda, CORPUS, y, grid, **quiet, **settings)
+
+
+def test_a_log_score_is_the_mean_over_documents_and_the_highest_comes_first(monkeypatch):
+    """Folds of unequal size, and documents without a response; the density of one is that of all chains and draws."""
+    logs = [RNG.normal(-2, 1, (2, 5, size)) for size in (3, 1, 7)]
+    logs[2][..., :2] = np.nan
+    folds = iter(logs)
+    each = [("fit", np.arange(part.shape[-1])) for part in logs]
+    monkeypatch.setattr(cross_validation, "_without_each", lambda *_: iter(each))
+    monkeypatch.setattr(
+        cross_validation, "pointwise", lambda *_, **__: SimpleNamespace(log_likelihood={"y": next(folds)})
+    )
+    corpus = Corpus.from_counts(np.ones((7, 2), int))
+    found = cross_validation.log_score(None, None, corpus, np.zeros(7))
+    densities = np.concatenate([np.exp(part).mean((0, 1)) for part in logs])
+    assert found == pytest.approx(np.nanmean(np.log(densities)))
+    monkeypatch.setattr(cross_validation, "log_score", lambda *_, weight, **__: -abs(weight - 4.0))
+    grid = {"weight": [1.0, 4.0, 6.0]}
+    table = cross_validation.grid_search(None, None, corpus, None, grid, score="log_score", progress_bar=False)
+    assert table["weight"].tolist() == [4.0, 6.0, 1.0] and table["log_score"].tolist() == [0.0, -2.0, -3.0]
 
 
 def test_errors_leave_out_documents_without_a_response():

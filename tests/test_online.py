@@ -217,6 +217,19 @@ def test_batches_of_a_stream_for_svi_have_one_shape_and_go_on_from_any(data):
     assert_allclose(later[1], dealt[4][1])
 
 
+def test_documents_in_memory_have_another_order_in_every_pass_that_goes_on_from_any_batch():
+    """All of them once, with their responses, the last batch with what is left."""
+    corpus = Corpus.from_counts(np.ones((11, 2), int))
+    source = Minibatches(corpus, np.arange(11.0), 4, 3).source
+    passes = [[(b.corpus.source_rows.tolist(), b.y.y.tolist()) for b in source.batches(number)] for number in (0, 1, 0)]
+    assert passes[0] == passes[2] != passes[1]
+    for found in passes:
+        assert [len(rows) for rows, _ in found] == [4, 4, 3] and all(rows == y for rows, y in found)
+        assert sorted(sum((rows for rows, _ in found), [])) == list(range(11))
+    again = [b.corpus.source_rows.tolist() for b in source.batches(1, 1)]
+    assert again == [rows for rows, _ in passes[1][1:]]
+
+
 def test_minibatches_one_by_one_are_those_of_a_pass(data):
     """Documents in the order in which a pass has them, so that the two end alike; more than a batch are taken in parts."""
     corpus, _ = data
