@@ -217,6 +217,12 @@ def test_batches_of_a_stream_for_svi_have_one_shape_and_go_on_from_any(data):
     assert_allclose(later[1], dealt[4][1])
 
 
+def test_rates_fall_from_the_first_batch_on_as_hoffman_has_them():
+    """rho_t = (tau + t)^-kappa, t the batches before."""
+    rates = Rates(kappa=0.6, tau=8.0, num_documents=100)
+    assert_allclose([rates.at(step) for step in (0, 1, 19)], [8**-0.6, 9**-0.6, 27**-0.6])
+
+
 def test_documents_in_memory_have_another_order_in_every_pass_that_goes_on_from_any_batch():
     """All of them once, with their responses, the last batch with what is left."""
     corpus = Corpus.from_counts(np.ones((11, 2), int))
@@ -225,7 +231,7 @@ def test_documents_in_memory_have_another_order_in_every_pass_that_goes_on_from_
     assert passes[0] == passes[2] != passes[1]
     for found in passes:
         assert [len(rows) for rows, _ in found] == [4, 4, 3] and all(rows == y for rows, y in found)
-        assert sorted(sum((rows for rows, _ in found), [])) == list(range(11))
+        assert sorted(row for rows, _ in found for row in rows) == list(range(11))
     again = [b.corpus.source_rows.tolist() for b in source.batches(1, 1)]
     assert again == [rows for rows, _ in passes[1][1:]]
 
