@@ -14,7 +14,7 @@ from report_fits import NAME, WICKED, classes, simulated
 from report_page import Page, number, numbers
 
 from topiczoo import diagnostics, models
-from topiczoo.diagnostics.checks.response_checks import check_response, coverage
+from topiczoo.diagnostics.checks.response_checks import check_response, coverage, labelled
 from topiczoo.diagnostics.convergence.quantities import Series
 from topiczoo.diagnostics.drawing.chains import rank_band, rank_differences
 from topiczoo.diagnostics.reporting import topic_section
@@ -293,6 +293,13 @@ def test_check_response_has_arviz_groups_and_can_fail(fit):
         check_response(fit, fit.corpus)
     with pytest.raises(ValueError, match="without a response"):
         check_response(simulated(models.lda, num_draws=2, num_documents=4))
+
+
+def test_documents_are_labelled_that_lack_no_part_of_any_response():
+    nan = np.nan
+    both = np.array([[1.0, nan], [1.0, 2.0], [nan, nan], [0.0, 0.0]])
+    assert labelled(both).tolist() == [1, 3] and labelled(both[:, 0]).tolist() == [0, 1, 3]
+    assert labelled({"a": both, "b": [nan, 1.0, 1.0, nan]}).tolist() == [1]
 
 
 def test_ranks_tell_chains_apart():
