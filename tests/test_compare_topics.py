@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import jax.numpy as jnp
 import matplotlib
 import numpy as np
@@ -151,6 +153,24 @@ def test_the_smallest_number_within_two_standard_errors_of_the_best_is_chosen(be
     assert found.best == best and words in found.why and found.why in repr(found)
     titles = [axis.get_title() for axis in found.plot().axes]
     assert titles == ["words, which decides", "coherence"]
+
+
+def test_the_score_of_several_responses_is_their_sum_document_by_document(monkeypatch):
+    """A number, and a class that is scored by its probabilities; a document counts that has one of them."""
+    rng, nan = np.random.default_rng(0), np.nan
+    logs = {"stars": rng.normal(size=(2, 3, 4)), "kind": rng.normal(size=(2, 3, 4))}
+    logs["stars"][..., [1, 3]], logs["kind"][..., [2, 3]] = nan, nan
+    shares = rng.dirichlet(np.ones(3), 4)
+    told = {"stars": SimpleNamespace(probabilities=None), "kind": SimpleNamespace(probabilities=shares)}
+    made = SimpleNamespace(
+        log_likelihood=logs, predictions=told, observed={"kind": np.array([2.0, 0.0, nan, nan]), "stars": np.zeros(4)}
+    )
+    monkeypatch.setattr(topic_numbers, "pointwise", lambda *_, **__: made)
+    monkeypatch.setattr(topic_numbers, "by_fitted", lambda fit, prediction, seed: prediction)
+    total, labelled = topic_numbers._response_scores(None, range(4), None, 10, 0)
+    stars = np.log(np.exp(logs["stars"]).mean((0, 1)))
+    np.testing.assert_allclose(total, [stars[0] + np.log(shares[0, 2]), np.log(shares[1, 0]), stars[2], 0])
+    np.testing.assert_array_equal(labelled, [1, 1, 1, 0])
 
 
 def test_scores_and_distances_have_the_errors_of_paired_means():
