@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import stories
@@ -13,9 +15,11 @@ from test_evidence import exact
 
 from topiczoo import inference, models
 from topiczoo.corpora import Corpus
+from topiczoo.corpora.pairs import Pairs
 from topiczoo.diagnostics.scoring import held_out
 from topiczoo.diagnostics.scoring.evidence import split
 from topiczoo.diagnostics.scoring.held_out import HeldOut, perplexity
+from topiczoo.inference.predictive import evidence as predictive
 
 RNG = np.random.default_rng(1)
 TEST = Corpus.from_counts(
@@ -55,6 +59,23 @@ def test_draws_are_averaged_as_probabilities(fit, method):
     assert found.perplexity_error > 0
     assert list(found.frame().columns) == ["tokens", "log_likelihood", "error", "perplexity"]
     assert list(found.frame().index) == list("pqrs") and f"by {method}" in repr(found)
+
+
+def test_the_rest_of_a_document_has_the_mean_of_its_probabilities_at_drawn_proportions(monkeypatch):
+    """Five draws of theta that are known, every word as often as it is said."""
+    thetas, terms = RNG.dirichlet(np.ones(3), (6, 2)), RNG.dirichlet(np.ones(4), 3).T
+    pairs = Pairs(*map(jnp.asarray, ([0, 0, 1, 1], [0, 3, 1, 2], [2.0, 1.0, 3.0, 1.0])))
+    monkeypatch.setattr(predictive, "read_weights", lambda graph, corpus, y, values, collapsed: SimpleNamespace(
+        proportions=jnp.asarray(thetas)[values["z"]], term_topic=jnp.asarray(terms)))  # fmt: skip
+    fold = SimpleNamespace(
+        graph=SimpleNamespace(num_topics=3), given=lambda z, theta, values: {"z": z},
+        topics=lambda *_: jnp.asarray(0), sweep=lambda corpus, key, z, values: z + 1,
+    )  # fmt: skip
+    data = SimpleNamespace(num_documents=2), pairs
+    found = predictive._log_completed(fold, 0, 5, data, jax.random.key(0), None, {})
+    words = np.einsum("sdk,vk->sdv", thetas[1:], terms)
+    expected = [words[:, 0, 0] ** 2 * words[:, 0, 3], words[:, 1, 1] ** 3 * words[:, 1, 2]]
+    np.testing.assert_allclose(found, np.log(np.mean(expected, 1)), rtol=1e-5)
 
 
 def test_every_draw_has_random_numbers_of_its_own(monkeypatch):
