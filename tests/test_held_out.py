@@ -128,6 +128,16 @@ def test_estimated_alpha_is_used(fit):
     np.testing.assert_allclose(other.transform(TEST, num_burn=1)[2], np.divide(alpha, 3.5), rtol=1e-5)
 
 
+def test_a_prior_that_differs_in_some_topics_alone_is_each_documents_own():
+    """Labels say which topics a document may have; a topic that all share has the same concentration in all."""
+    corpus = Corpus.from_counts(np.ones((3, 5), int), list("abcde"), covariates={"u": [1, 0, 1], "v": [0, 1, 1]})
+    beta = np.full((1, 2, 3, 5), 0.2, np.float32)
+    fit = fit_of(models.labelled_lda, {"beta": beta}, corpus, labels=["u", "v"], shared=1, alpha=0.5, leak=0.1)
+    found = inference.word_weights(fit, corpus).alpha
+    expected = [[0.5, 0.05, 0.5], [0.05, 0.5, 0.5], [0.5, 0.5, 0.5]]
+    np.testing.assert_allclose(found, np.broadcast_to(expected, (1, 2, 3, 3)), rtol=1e-6)
+
+
 def test_the_mixture_is_exact():
     theta = RNG.dirichlet(np.ones(3), (1, 4)).astype(np.float32)
     beta = RNG.dirichlet(np.ones(5), (1, 4, 3)).astype(np.float32)
