@@ -319,7 +319,8 @@ def test_settings_are_tried_in_all_combinations_and_the_best_comes_first():
 
 def test_a_log_score_is_the_mean_over_documents_and_the_highest_comes_first(monkeypatch):
     """Folds of unequal size, and documents without a response; the density of one is that of all chains and draws."""
-    logs = [RNG.normal(-2, 1, (2, 5, size)) for size in (3, 1, 7)]
+    rng = np.random.default_rng(7)
+    logs = [rng.normal(-2, 1, (2, 5, size)) for size in (3, 1, 7)]
     logs[2][..., :2] = np.nan
     folds = iter(logs)
     each = [("fit", np.arange(part.shape[-1])) for part in logs]

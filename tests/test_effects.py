@@ -185,7 +185,8 @@ def test_correlations_of_means_where_no_draws_were_kept():
 
 def test_proportions_that_a_story_makes_are_those_of_their_chain_and_draw():
     """Where there are many draws some that are evenly spaced."""
-    logits = RNG.normal(size=(2, 7, 6, 3)).astype(np.float32)
+    rng = np.random.default_rng(7)
+    logits = rng.normal(size=(2, 7, 6, 3)).astype(np.float32)
     draws = {"logits": logits, "beta": np.full((2, 7, 3, 5), 0.2, np.float32)}
     fit = fit_of(models.ctm, draws, TRAIN, num_topics=3)
     expected = softmax(logits, -1)

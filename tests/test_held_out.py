@@ -63,7 +63,8 @@ def test_draws_are_averaged_as_probabilities(fit, method):
 
 def test_the_rest_of_a_document_has_the_mean_of_its_probabilities_at_drawn_proportions(monkeypatch):
     """Five draws of theta that are known, every word as often as it is said."""
-    thetas, terms = RNG.dirichlet(np.ones(3), (6, 2)), RNG.dirichlet(np.ones(4), 3).T
+    rng = np.random.default_rng(7)
+    thetas, terms = rng.dirichlet(np.ones(3), (6, 2)), rng.dirichlet(np.ones(4), 3).T
     pairs = Pairs(*map(jnp.asarray, ([0, 0, 1, 1], [0, 3, 1, 2], [2.0, 1.0, 3.0, 1.0])))
     monkeypatch.setattr(predictive, "read_weights", lambda graph, corpus, y, values, collapsed: SimpleNamespace(
         proportions=jnp.asarray(thetas)[values["z"]], term_topic=jnp.asarray(terms)))  # fmt: skip

@@ -197,21 +197,23 @@ def test_numbers_are_arvizs_and_fail_below_their_limits():
 
 def test_effective_draws_of_the_tails_count_as_those_of_the_middle():
     """Draws that are independent but for their spread, which is wide for long: their tails are seen together."""
+    rng = np.random.default_rng(7)
     spread = np.where(np.arange(400) % 200 < 20, 8.0, 1.0)
-    numbers = numbers_of([Series("wide for long", "parameter", None, spread * RNG.normal(size=(2, 400)))], THRESHOLDS)
+    numbers = numbers_of([Series("wide for long", "parameter", None, spread * rng.normal(size=(2, 400)))], THRESHOLDS)
     row = numbers.iloc[0]
     assert row["ess_bulk"] > 250 > 200 > row["ess_tail"] and row["r_hat"] < 1.05
     loose = {**THRESHOLDS, "r_hat": 1.5}
-    found = [Series("wide for long", "parameter", None, spread * RNG.normal(size=(2, 400)))]
+    found = [Series("wide for long", "parameter", None, spread * rng.normal(size=(2, 400)))]
     assert not numbers_of(found, loose)["passes"].iloc[0]
     assert numbers_of(found, {**loose, "ess_per_chain": 5})["passes"].iloc[0]
 
 
 def test_chance_is_allowed_to_as_many_quantities_as_there_are_of_the_kind(monkeypatch):
+    rng = np.random.default_rng(7)
     asked = []
     monkeypatch.setattr(chain_checks, "r_hat_limit", lambda number, *rest: asked.append((number, *rest)) or 9.0)
     kinds = ["coefficient", "coefficient", "term", "coefficient", "label-invariant"]
-    found = [Series(f"q{i}", kind, None, RNG.normal(size=(3, 60))) for i, kind in enumerate(kinds)]
+    found = [Series(f"q{i}", kind, None, rng.normal(size=(3, 60))) for i, kind in enumerate(kinds)]
     numbers_of(found, THRESHOLDS)
     least, mixing = THRESHOLDS["ess_per_chain"], THRESHOLDS["ess_to_mix"]
     expected = [(3, least), (3, least), (1, least), (3, least), (1, mixing)]
@@ -219,8 +221,9 @@ def test_chance_is_allowed_to_as_many_quantities_as_there_are_of_the_kind(monkey
 
 
 def test_all_coefficients_of_topics_are_judged_and_of_large_sites_without_topics_none():
+    rng = np.random.default_rng(7)
     beta, eta, usage = posterior(num_chains=2, num_draws=6, num_topics=60, num_terms=70)
-    fit = align(made_fit(beta, eta=eta, usage=usage, sigma=RNG.normal(size=(2, 6, 60))))
+    fit = align(made_fit(beta, eta=eta, usage=usage, sigma=rng.normal(size=(2, 6, 60))))
     found = [s.quantity for s in series(fit) if s.kind in ("coefficient", "parameter")]
     assert found == [f"eta[{k}]" for k in range(60)]
 

@@ -98,8 +98,9 @@ def test_arviz_finds_log_likelihoods_beside_the_draws_they_are_of(fit):
 
 def test_the_posterior_beside_log_likelihoods_is_that_of_their_draws(fit, monkeypatch):
     """Evenly spaced: sixteen of forty-six."""
+    rng = np.random.default_rng(7)
     labelled = ~np.isnan(fit.y)
-    made = Pointwise({"y": np.where(labelled, RNG.normal(size=(2, 16, 12)), np.nan)}, {"y": fit.y}, {})
+    made = Pointwise({"y": np.where(labelled, rng.normal(size=(2, 16, 12)), np.nan)}, {"y": fit.y}, {})
     monkeypatch.setattr(scoring, "pointwise", lambda *_, **__: made)
     tree, places = with_log_likelihood(fit, most_draws=16), np.arange(0, 46, 3)
     np.testing.assert_array_equal(tree["posterior"]["eta"], fit.draws["eta"][:, places])

@@ -110,11 +110,12 @@ def test_the_class_that_is_decided_on_counts_and_not_the_most_probable_one():
 
 def test_densities_are_averaged_over_all_draws_and_those_of_several_parts_belong_to_none(monkeypatch):
     """Two responses of made-up densities and draws: one number a document, and two."""
+    rng = np.random.default_rng(7)
     y = {"one": np.array([0.5, -0.4, 1.2]), "two": np.array([[0.1, 0.2], [0.3, np.nan], [0.7, -0.6]])}
-    logs = {name: RNG.normal(0, 3, (2, 4, 3)) for name in y}
+    logs = {name: rng.normal(0, 3, (2, 4, 3)) for name in y}
     made = {
         name: SimpleNamespace(
-            probabilities=None, mean=value + 0.1, draws=RNG.normal(size=(20, *value.shape)), evidence=None
+            probabilities=None, mean=value + 0.1, draws=rng.normal(size=(20, *value.shape)), evidence=None
         )
         for name, value in y.items()
     }
