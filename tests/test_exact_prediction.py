@@ -28,6 +28,7 @@ from topiczoo import inference, models
 from topiczoo.corpora import Corpus
 from topiczoo.diagnostics.scoring.predictive_scores import scores
 from topiczoo.inference.kernels.assignments import Assignments
+from topiczoo.inference.predictive import fold_in
 from topiczoo.inference.predictive.expected_responses import expected_responses
 from topiczoo.inference.predictive.fold_in import FoldIn
 from topiczoo.inference.predictive.predicting import plug_in_topics
@@ -297,6 +298,17 @@ def test_mean_topics_of_a_document_without_known_words_are_those_that_its_prior_
     plugged, zbar = plug_in_topics(fold, {})
     np.testing.assert_allclose(np.asarray([plugged[1], zbar[1]]), [[0.3, 0.7]] * 2, rtol=1e-5)
     np.testing.assert_allclose(zbar.sum(1), 1, rtol=1e-5)
+
+
+def test_documents_lie_in_every_chain_where_its_own_means_say(monkeypatch):
+    fit = fit_of(models.lda, {"beta": np.full((2, 2, 2, 6), 1 / 6, np.float32)}, CORPUS[:2], num_topics=2)
+    fold, asked = FoldIn(fit, CORPUS[:2]), []
+    monkeypatch.setattr(FoldIn, "means", lambda self, chain: asked.append(chain) or {})
+    monkeypatch.setattr(FoldIn, "compiled", lambda *_: lambda *_: None)
+    monkeypatch.setattr(fold_in, "by_threads", lambda *_: None)
+    for chain in (0, 1):
+        fold._centre(chain)
+    assert asked == [0, 1]
 
 
 def test_running_means_of_an_engine_come_before_means_of_draws(fit):
