@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,7 @@ from topiczoo.diagnostics.convergence import chain_checks
 from topiczoo.diagnostics.convergence.chain_checks import _mixing, numbers_of, r_hat_limit
 from topiczoo.diagnostics.convergence.diagnosis import THRESHOLDS
 from topiczoo.diagnostics.convergence.followed import CERTAIN, CLOSE, Followed, _gap, follow, prediction_checks
-from topiczoo.diagnostics.convergence.quantities import Series, series
+from topiczoo.diagnostics.convergence.quantities import Series, _invariants, series
 from topiczoo.diagnostics.convergence.variational import check_bound, check_svi, loss_slope
 from topiczoo.diagnostics.convergence.wording import advice
 from topiczoo.inference.predictive.expected_responses import Expected
@@ -218,6 +219,15 @@ def test_chance_is_allowed_to_as_many_quantities_as_there_are_of_the_kind(monkey
     least, mixing = THRESHOLDS["ess_per_chain"], THRESHOLDS["ess_to_mix"]
     expected = [(3, least), (3, least), (1, least), (3, least), (1, mixing)]
     assert asked == [(number, 3, draws, THRESHOLDS["r_hat"]) for number, draws in expected]
+
+
+def test_squares_of_coefficients_are_added_up_over_topics_and_outputs():
+    eta = np.random.default_rng(7).normal(size=(2, 5, 3, 4))
+    usage = np.random.default_rng(8).dirichlet(np.ones(3), (2, 5))
+    made = SimpleNamespace(statistics={"usage": usage}, coefficients=["eta"], draws={"eta": eta})
+    found = {s.quantity: s.values for s in _invariants(made)}
+    np.testing.assert_allclose(found["sum of eta^2"], np.einsum("cdko,cdko->cd", eta, eta))
+    np.testing.assert_array_equal(found["usage of the largest topic"], usage.max(-1))
 
 
 def test_all_coefficients_of_topics_are_judged_and_of_large_sites_without_topics_none():
