@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from topiczoo import models
 from topiczoo.corpora import Corpus
 from topiczoo.diagnostics import align
+from topiczoo.diagnostics.convergence.alignment import _assign, _room, _View, _Views
 from topiczoo.inference import Fit
 from topiczoo.inference.story.graph import StoryGraph
 from topiczoo.inference.story.response import Response
@@ -134,6 +136,84 @@ def test_draws_between_snapshots_follow_the_nearest():
     np.testing.assert_array_equal(aligned.draws["eta"], eta)
     np.testing.assert_array_equal(aligned.snapshots["beta"], beta[:, places])
     np.testing.assert_allclose(aligned.means["beta"], beta[:, places].mean(1), rtol=1e-5)
+
+
+def test_draws_follow_the_nearest_snapshot_also_where_a_chain_renumbers_its_topics():
+    """Between the snapshots at 19 and 23 topics are renumbered after draw 21, which is as near to one as to the other."""
+    beta, eta, usage = posterior(num_chains=2)
+    order = np.tile(np.arange(6), (2, 40, 1))
+    order[0, 22:] = [5, 4, 3, 2, 1, 0]
+    usage = usage * np.linspace(1, 2, 40)[:, None]  # that of a draw goes with the topics of this draw
+    beta_, eta_, usage_ = shuffled(order, beta, eta, usage)
+    places = np.arange(3, 40, 4)
+    aligned = align(made_fit(beta_[:, places], snapshots=places, eta=eta_, usage=usage_))
+    np.testing.assert_array_equal(aligned.snapshots["beta"], beta[:, places])
+    np.testing.assert_array_equal(aligned.draws["eta"], eta)
+    np.testing.assert_allclose(aligned.alignment.topics["usage"], usage[:, places].mean((0, 1)))
+
+
+def test_coefficients_tell_topics_apart_at_the_snapshots_and_any_number_of_topics():
+    """Three topics of the same words go round in the second half of a chain: their coefficients alone say so."""
+    beta, eta, usage = posterior(num_chains=1)
+    beta[:, :, 1:3] = beta[:, :, :1]
+    eta = eta + np.array([-3.0, 0.0, 3.0, 0, 0, 0], np.float32)
+    order = np.tile(np.arange(6), (1, 40, 1))
+    order[0, 20:, :3] = [1, 2, 0]
+    beta_, eta_, usage_ = shuffled(order, beta, eta, usage)
+    whole = align(made_fit(beta_, eta=eta_, usage=np.ones_like(usage_)))
+    places = np.arange(0, 40, 2)
+    some = align(made_fit(beta_[:, places], snapshots=places, eta=eta_, usage=np.ones_like(usage_)))
+    for aligned in (whole, some):
+        assert aligned.draws["eta"].std(1).max() < 0.2
+
+
+def test_an_assignment_that_need_not_be_solved_is_the_one_that_would_be_found():
+    """Topics between a target and another one, and coefficients that say the contrary of words."""
+    rng, differ = np.random.default_rng(2), 0
+    for _ in range(300):
+        target = np.sqrt(rng.dirichlet(np.full(8, 0.1), 3)).astype(np.float32)
+        words = target + rng.uniform(0, 1) * (target[rng.permutation(3)] - target)
+        scores = rng.normal(size=(2, 3, 2)).astype(np.float32) * rng.choice([0.0, 2.0])
+        there, here = _View(target, scores[0]), _View(words, scores[1])
+        solved = _assign(here, there)
+        np.testing.assert_array_equal(_assign(here, there, _room(there)), solved)
+        like = sum(target[k] @ words[solved[k]] for k in range(3))
+        differ += (solved != np.arange(3)).any()
+        gaps = [((scores[0][k] - scores[1][solved[k]]) ** 2).mean() for k in range(3)]
+        best = max(
+            sum(
+                target[k] @ words[p[k]] + 0.1 * np.exp(-((scores[0][k] - scores[1][p[k]]) ** 2).mean() / 2)
+                for k in range(3)
+            )
+            for p in itertools.permutations(range(3))
+        )
+        np.testing.assert_allclose(like + 0.1 * np.exp(-np.array(gaps) / 2).sum(), best, rtol=1e-5)
+    assert 50 < differ < 250
+
+
+def test_terms_that_matching_does_not_look_at_are_one_more():
+    """Of a thousand terms the five hundred that lead any topic stand for themselves, and each view is of length 1."""
+    rng = np.random.default_rng(0)
+    beta = rng.dirichlet(np.full(1000, 0.5), (1, 3, 4)).astype(np.float32)
+    views = _Views(beta, None)
+    assert len(views.leading) == 500
+    assert beta.max((0, 1, 2))[views.leading].min() >= np.delete(beta.max((0, 1, 2)), views.leading).max()
+    words = views.at(0, 2).words
+    np.testing.assert_allclose(words[:, :-1] ** 2, beta[0, 2][:, views.leading], rtol=1e-5)
+    np.testing.assert_allclose((words**2).sum(1), 1.0, rtol=1e-5)
+
+
+def test_a_topic_of_a_chain_is_compared_with_the_nearest_of_the_others():
+    """Two chains agree and the third has another topic: that one alone lacks it, and likeness is weighed by usage."""
+    beta, eta, usage = posterior(num_chains=3)
+    beta[2, :, 0] = 0.4 * beta[2, :, 0] + 0.6 / beta.shape[-1]
+    found = align(made_fit(beta, eta=eta, usage=usage)).alignment
+    of_topic = found.chains.query("topic == 0").set_index("chain")
+    assert of_topic["matched"].tolist() == [True, True, False]
+    assert of_topic["overlap"][0] > 0.95 > of_topic["overlap"][2] and found.unmatched == [0]
+    stability, share = found.topics["stability"].to_numpy(), usage[0, 0] / usage[0, 0].sum()
+    assert found.likeness == pytest.approx(sum(s * u for s, u in zip(stability, share, strict=True)))
+    assert abs(found.likeness - stability.mean()) > 0.01
 
 
 def test_one_chain_says_what_cannot_be_known():

@@ -12,7 +12,7 @@ from scipy.special import softmax
 
 from topiczoo import inference, models
 from topiczoo.corpora import Corpus
-from topiczoo.inference.predictive import predicting, probabilities
+from topiczoo.inference.predictive import cross_validation, predicting, probabilities
 from topiczoo.inference.predictive.conformal import Calibration, bounds, calibrated, widths
 from topiczoo.inference.predictive.predicting import _calibrated, from_fitted
 from topiczoo.inference.predictive.prediction import Prediction
@@ -114,6 +114,17 @@ def test_counts_stay_whole_and_above_their_bound():
     # draws that are all the same have a width still, a thousandth of the mean one
     np.testing.assert_allclose(widths(np.zeros(3), np.array([0.0, 1.0, 2.0])), [1e-3, 1.0, 2.0])
     assert (widths(np.zeros(3), np.zeros(3)) > 0).all()
+
+
+def test_intervals_of_counts_hold_the_count_that_they_have_grown_for_however_numbers_are_rounded():
+    """Where all documents are alike an interval ends at the response itself; low minus width times score may be
+    7.000000000000001 where 7 is meant."""
+    for number in (23, 34, 40, 47):
+        draws = np.repeat(np.arange(number)[:, None], 20, 1)
+        for y in range(number):
+            for probability in (0.5, 0.8, 0.9):
+                low, high = calibrated(draws, probability, Calibration(draws, np.full(20, float(y))), whole=True)
+                assert low[0] <= y <= high[0] and low[0] % 1 == high[0] % 1 == 0, (number, y, probability)
 
 
 def test_responses_that_are_missing_do_not_calibrate():
@@ -304,6 +315,27 @@ def test_settings_are_tried_in_all_combinations_and_the_best_comes_first():
     ):
         with pytest.raises(ValueError, match=words):
             inference.grid_search(Seen, models.slda, CORPUS, y, grid, **quiet, **settings)
+
+
+def test_a_log_score_is_the_mean_over_documents_and_the_highest_comes_first(monkeypatch):
+    """Folds of unequal size, and documents without a response; the density of one is that of all chains and draws."""
+    rng = np.random.default_rng(7)
+    logs = [rng.normal(-2, 1, (2, 5, size)) for size in (3, 1, 7)]
+    logs[2][..., :2] = np.nan
+    folds = iter(logs)
+    each = [("fit", np.arange(part.shape[-1])) for part in logs]
+    monkeypatch.setattr(cross_validation, "_without_each", lambda *_: iter(each))
+    monkeypatch.setattr(
+        cross_validation, "pointwise", lambda *_, **__: SimpleNamespace(log_likelihood={"y": next(folds)})
+    )
+    corpus = Corpus.from_counts(np.ones((7, 2), int))
+    found = cross_validation.log_score(None, None, corpus, np.zeros(7))
+    densities = np.concatenate([np.exp(part).mean((0, 1)) for part in logs])
+    assert found == pytest.approx(np.nanmean(np.log(densities)))
+    monkeypatch.setattr(cross_validation, "log_score", lambda *_, weight, **__: -abs(weight - 4.0))
+    grid = {"weight": [1.0, 4.0, 6.0]}
+    table = cross_validation.grid_search(None, None, corpus, None, grid, score="log_score", progress_bar=False)
+    assert table["weight"].tolist() == [4.0, 6.0, 1.0] and table["log_score"].tolist() == [0.0, -2.0, -3.0]
 
 
 def test_errors_leave_out_documents_without_a_response():

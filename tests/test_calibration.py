@@ -192,6 +192,40 @@ def test_level_and_power_of_the_rank_test():
     assert table["spread"].iloc[0] < 0.9 and abs(table["mean_rank"].iloc[0] - 0.5) < 0.05
 
 
+def test_the_level_is_shared_out_to_all_quantities():
+    """Ranks that fail by themselves, at one in a hundred, and pass among twenty."""
+    rng = np.random.default_rng(0)
+    for shift in range(1, 30):
+        ranks = np.minimum(rng.permutation(np.arange(200) % 64) + (np.arange(200) % 30 < shift) * 12, 63)
+        alone = Calibration(pd.DataFrame({"one": ranks}), 63).table
+        if calibration.LEVEL / 20 < alone["p"]["one"] < calibration.LEVEL:
+            break
+    assert calibration.LEVEL / 20 < alone["p"]["one"] < calibration.LEVEL and not alone["passes"]["one"]
+    others = {f"q{i}": rng.integers(0, 64, 200) for i in range(19)}
+    table = Calibration(pd.DataFrame({"one": ranks, **others}), 63).table
+    assert table["p"]["one"] == alone["p"]["one"] and table["passes"]["one"]
+    assert table["mean_rank"]["one"] == pytest.approx((ranks + 0.5).mean() / 64) and table["mean_rank"]["one"] > 0.5
+
+
+def test_the_truth_has_any_place_among_draws_that_differ_from_it_by_rounding():
+    drawn = jnp.asarray([0.2, *[np.float32(1 - 2e-7), np.float32(1 + 2e-7)] * 3, 1.5])
+    ranks = np.asarray(
+        jax.vmap(lambda key: calibration._rank(key, drawn, 1.0))(jax.random.split(jax.random.key(0), 700))
+    )
+    found = np.bincount(ranks, minlength=9)
+    assert found[[0, 8]].sum() == 0 and (np.abs(found[1:8] - 100) < 6 * 9.3).all()
+
+
+def test_geweke_knows_that_the_law_it_compares_with_is_itself_drawn(monkeypatch):
+    """Chains whose averages have the error of few draws from the story in common."""
+    monkeypatch.setattr(calibration, "PRIOR_DRAWS", 100)
+    rng = np.random.default_rng(0)
+    found = [
+        calibration._z(rng.normal(0.5 + rng.normal(0, 0.1 / 12**0.5), 12**-0.5, 400), 0.5, 1 / 12) for _ in range(400)
+    ]
+    assert np.std(found) == pytest.approx(1, abs=0.2) and abs(np.mean(found)) < 0.3
+
+
 def test_rank_plot():
     import matplotlib
 

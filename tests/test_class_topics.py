@@ -5,8 +5,10 @@ from __future__ import annotations
 import matplotlib
 import numpy as np
 import pytest
+from fits import fit_of
 from test_margins import planted
 
+from topiczoo.corpora import Corpus
 from topiczoo.diagnostics import class_topics
 from topiczoo.diagnostics.reporting.class_topics import ClassTopics
 from topiczoo.inference import Fit
@@ -20,6 +22,16 @@ def test_shares_of_known_proportions():
     found = ClassTopics(np.array([[1.0, 0.0], [0.5, 0.5], [0.25, 0.75]]), np.array(["a", "a", "b"]), ["x", "y"])
     np.testing.assert_allclose(found.shares, [[0.75, 0.25], [0.25, 0.75]])
     assert found.leading(1)[["class", "topic", "words"]].to_numpy().tolist() == [["a", 0, "x"], ["b", 1, "y"]]
+
+
+def test_documents_whose_class_is_missing_are_left_out_with_their_proportions(monkeypatch):
+    corpus = Corpus.from_counts(np.ones((5, 3), int), names=list("pqrst"))
+    theta = {name: np.array([place / 4, 1 - place / 4]) for place, name in enumerate("pqrst")}
+    monkeypatch.setattr(Fit, "transform", lambda fit, given, seed: np.stack([theta[name] for name in given.names]))
+    fit = fit_of(lda, {"beta": np.array([[[[0.6, 0.3, 0.1], [0.1, 0.2, 0.7]]]])}, corpus, num_topics=2)
+    found = class_topics(fit, corpus, np.array([None, "b", "a", None, "b"], object), n=1)
+    np.testing.assert_allclose(found.proportions, [theta[name] for name in "qrt"])
+    assert found.labels.tolist() == ["b", "a", "b"] and found.shares.loc["b", 0] == (1 / 4 + 1) / 2
 
 
 @pytest.mark.slow

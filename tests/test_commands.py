@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from functools import wraps
 
 import numpy as np
@@ -13,6 +14,7 @@ from test_command_line import folder, made_fit  # noqa: F401
 
 from topiczoo import corpora, diagnostics, inference, models
 from topiczoo.command_line import main
+from topiczoo.commands import using
 from topiczoo.commands.using import table_of
 from topiczoo.inference.predictive.prediction import Prediction
 
@@ -223,3 +225,15 @@ def test_each_of_several_responses_has_its_columns():
     assert found.index.tolist() == ["a", "b"] and found.index.name == "document"
     assert found["helpful: mean"].tolist() == [5.0, 7.0] and found["stars: mean"].tolist() == [1.0, 3.0]
     assert table_of(stars, 0.9).columns.tolist() == ["mean", "low", "high"]
+
+
+def test_topics_of_a_chain_are_written_in_the_order_that_is_asked_for(tmp_path, monkeypatch, capsys):
+    beta = np.random.default_rng(0).dirichlet(np.ones(5), (2, 3, 2))
+    fit = fit_of(models.lda, {"beta": beta}, num_topics=2)
+    monkeypatch.setattr(using, "load_fit", lambda options: fit)
+    path = str(tmp_path / "topics.csv")
+    using.topics(Namespace(out=path, force=True, n=3, chain=1, by="probability", fit="fit.nc", story=None))
+    written, told = pd.read_csv(path), fit.topics(3, by="probability", chain=1)
+    assert written["term"].tolist() == told["term"].tolist() and (written["chain"] == 1).all()
+    np.testing.assert_allclose(written["probability"], told["probability"], rtol=1e-4)
+    assert "2 topics written" in capsys.readouterr().out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import jax.numpy as jnp
 import matplotlib
 import numpy as np
@@ -16,7 +18,7 @@ from topiczoo import diagnostics, models
 from topiczoo.corpora import Corpus
 from topiczoo.diagnostics.checks import topic_numbers
 from topiczoo.diagnostics.checks.topic_argument import num_topics, topic_argument
-from topiczoo.diagnostics.checks.topic_numbers import TopicNumbers, best_chain
+from topiczoo.diagnostics.checks.topic_numbers import TopicNumbers, _ratio, _row, _Scored, _with_distances, best_chain
 from topiczoo.inference.story.reader import bind
 from topiczoo.inference.story.tracing import Story
 from topiczoo.models import draw_words
@@ -151,6 +153,49 @@ def test_the_smallest_number_within_two_standard_errors_of_the_best_is_chosen(be
     assert found.best == best and words in found.why and found.why in repr(found)
     titles = [axis.get_title() for axis in found.plot().axes]
     assert titles == ["words, which decides", "coherence"]
+
+
+def test_the_score_of_several_responses_is_their_sum_document_by_document(monkeypatch):
+    """A number, and a class that is scored by its probabilities; a document counts that has one of them."""
+    rng, nan = np.random.default_rng(0), np.nan
+    logs = {"stars": rng.normal(size=(2, 3, 4)), "kind": rng.normal(size=(2, 3, 4))}
+    logs["stars"][..., [1, 3]], logs["kind"][..., [2, 3]] = nan, nan
+    shares = rng.dirichlet(np.ones(3), 4)
+    told = {"stars": SimpleNamespace(probabilities=None), "kind": SimpleNamespace(probabilities=shares)}
+    made = SimpleNamespace(
+        log_likelihood=logs, predictions=told, observed={"kind": np.array([2.0, 0.0, nan, nan]), "stars": np.zeros(4)}
+    )
+    monkeypatch.setattr(topic_numbers, "pointwise", lambda *_, **__: made)
+    monkeypatch.setattr(topic_numbers, "by_fitted", lambda fit, prediction, seed: prediction)
+    total, labelled = topic_numbers._response_scores(None, range(4), None, 10, 0)
+    stars = np.log(np.exp(logs["stars"]).mean((0, 1)))
+    np.testing.assert_allclose(total, [stars[0] + np.log(shares[0, 2]), np.log(shares[1, 0]), stars[2], 0])
+    np.testing.assert_array_equal(labelled, [1, 1, 1, 0])
+
+
+def test_scores_and_distances_have_the_errors_of_paired_means():
+    """Documents of one unit each: the error of a mean; of several units that of a ratio, by leaving documents out."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(-3, 1, (3, 40))
+    units = np.where(np.arange(40) < 30, 1.0, 0.0)
+    mean, error = _ratio(values[0], units)
+    own = values[0, :30]
+    assert mean == pytest.approx(own.mean()) and error == pytest.approx(own.std(ddof=1) / np.sqrt(30))
+    assert np.isnan(_ratio(values[0, :1], units[:1])[1]) and np.isnan(_ratio(values[0, 30:], units[30:])[0])
+    words = rng.integers(20, 60, 400).astype(float)
+    totals = words * rng.normal(-3, 0.2, 400)
+    mean, error = _ratio(totals, words)
+    left = (totals.sum() - totals) / (words.sum() - words)
+    assert mean == pytest.approx(totals.sum() / words.sum())
+    assert error == pytest.approx(np.sqrt(399 * left.var()), rel=0.02)
+    found = {k: [_Scored({"words": (values[i, :20], units[:20])}, {}), _Scored({"words": (values[i, 20:], units[20:])}, {})]
+             for i, k in enumerate((2, 5, 9))}  # fmt: skip
+    table = _with_distances(pd.DataFrame({k: _row(rows) for k, rows in found.items()}).T, found, "words")
+    top = values[:, :30].mean(1).argmax()
+    gaps = values[top, :30] - values[:, :30]
+    np.testing.assert_allclose(table["words"], values[:, :30].mean(1))
+    np.testing.assert_allclose(table["behind"], gaps.mean(1), atol=1e-12)
+    np.testing.assert_allclose(table["behind_error"], gaps.std(1, ddof=1) / np.sqrt(30), atol=1e-12)
 
 
 def test_terms_that_the_fit_has_not_seen_do_not_count():

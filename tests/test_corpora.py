@@ -176,6 +176,15 @@ def test_a_document_with_more_than_a_tenth_of_all_words_is_named():
     assert long_document(Corpus.from_counts(table[:19])) is None  # too few documents to speak of
 
 
+def test_lengths_of_many_documents_are_added_up_a_part_at_a_time(monkeypatch):
+    """Parts of any size, some of whose documents have no words."""
+    counts = np.array([[0, 0, 0], [1, 2, 0], [0, 0, 5], [0, 0, 0], [0, 0, 0], [3, 0, 1], [0, 7, 0]])
+    corpus = Corpus.from_counts(counts, empty="keep")
+    for rows in range(1, 9):
+        monkeypatch.setattr("topiczoo.corpora.corpus.ROWS", rows)
+        np.testing.assert_array_equal(corpus.lengths, counts.sum(1))
+
+
 def test_lengths_do_not_overflow():
     largest = np.iinfo(np.int32).max
     assert Corpus.from_counts([[largest, largest]]).lengths.tolist() == [2 * largest]

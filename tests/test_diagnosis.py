@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,7 @@ from topiczoo.diagnostics import diagnose
 from topiczoo.diagnostics.convergence.chain_checks import r_hat_limit
 from topiczoo.diagnostics.convergence.diagnosis import THRESHOLDS
 from topiczoo.diagnostics.convergence.followed import Followed, prediction_checks
+from topiczoo.diagnostics.convergence.reliance import CARE, NOT, _mixing, _starts
 from topiczoo.diagnostics.convergence.wording import first_sentence
 from topiczoo.inference import Fit
 from topiczoo.inference.predictive.expected_responses import Expected
@@ -257,6 +259,31 @@ def test_chains_with_other_topics_may_predict_alike():
     alone = diagnose(fit)
     assert alone.checks.loc["chains predict alike", "passes"] is None
     assert set(alone.reliance["grade"]) == {"cannot be known"}
+
+
+def test_how_far_a_number_lies_from_its_limit_decides_between_care_and_no_reliance():
+    """R-hat up to 1.1, and a quarter of the effective draws asked for, leave the first digits."""
+
+    def grades(**found):
+        names = {
+            "r_hat": ("R-hat of eta", 1.02),
+            "eta": ("effective draws of eta", 400.0),
+            "nu": ("effective draws of nu", 400.0),
+        }
+        rows = [{"check": names[key][0], "threshold": names[key][1], "value": value} for key, value in found.items()]
+        frame = pd.DataFrame(rows).set_index("check").assign(about="coefficients", passes=False)
+        return [grade for grade, _ in _mixing(frame.astype({"passes": object}), "coefficients")]
+
+    assert grades(r_hat=1.09) == [CARE] and grades(r_hat=1.2) == [NOT]
+    assert grades(eta=101.0, nu=99.0) == [CARE, NOT]
+    assert grades(r_hat=1.09, eta=5.0, nu=300.0) == [CARE, CARE]  # that eta does not mix is said once
+
+
+@pytest.mark.parametrize(("agreement", "grades"), [(None, []), (0.96, []), (0.6, [CARE]), (0.4, [NOT])])
+def test_starts_of_an_approximation_that_find_other_topics_are_graded_as_chains_are(agreement, grades):
+    fit = SimpleNamespace(alignment=SimpleNamespace(agreement=agreement, shared="Most topics are shared."))
+    found = _starts(fit, THRESHOLDS)
+    assert [grade for grade, _ in found] == grades and all(why == "most topics are shared" for _, why in found)
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from topiczoo.diagnostics.drawing import chains, responses
 from topiczoo.diagnostics.drawing.charts import Scale, chart, dots, line, plain, short, span_of, ticks
 from topiczoo.diagnostics.drawing.forest import forest, sizes
 from topiczoo.diagnostics.drawing.map import HEIGHT, WIDTH, centre, topic_map
@@ -142,3 +143,91 @@ def test_responses_are_drawn_with_what_misses_marked():
         calibration("y", pit(draws[0], draws), coverage=True), of_class("a", draws[0] > 0, np.linspace(0, 1, 30)),
     ):  # fmt: skip
         ElementTree.fromstring(made)
+
+
+@pytest.fixture
+def marks(monkeypatch):
+    """Pictures as their marks: what kind each is and the numbers that it is drawn with."""
+
+    def noted(kind):
+        return lambda *numbers, **_: (kind, *(np.asarray(part, float) for part in numbers if not isinstance(part, str)))
+
+    for room in (responses, chains):
+        for kind in {"line", "band", "dots", "bars", "spans"} & vars(room).keys():
+            monkeypatch.setattr(room, kind, noted(kind))
+        monkeypatch.setattr(room, "chart", lambda marks, *_, **told: {"marks": marks, **told})
+
+
+def test_shares_up_to_a_number_stand_in_a_band_of_predicted_corpora(marks):
+    """Of nineteen corpora that are known the band of 90% leaves out the lowest and the highest, or nearly."""
+    observed = np.array([0.0, 1.0, 1.0, 3.0])
+    draws = np.arange(19.0)[:, None] / 6 + np.array([0.0, 0.0, 1.0, 4.0])
+    (_, grid, low, high), (_, same, own) = responses.distribution("y", observed, draws)["marks"]
+    each = (draws[:, :, None] <= grid).mean(1)
+    np.testing.assert_allclose(low, np.quantile(each, 0.05, axis=0))
+    np.testing.assert_allclose(high, np.quantile(each, 0.95, axis=0))
+    np.testing.assert_allclose(own, (observed[:, None] <= grid).mean(0))
+    assert (high - low).max() > 0.5 and own[-1] == 1 and same[0] < 0 < observed.max() < same[-1]
+
+
+def test_calibration_is_the_share_of_places_or_of_central_intervals_up_to_a_level(marks):
+    places = RNG.beta(2, 2, 150)  # too wide intervals: responses lie in the middle
+    (_, _, below, above), (_, grid, found) = responses.calibration("y", places)["marks"]
+    np.testing.assert_allclose(found, (places[:, None] <= grid).mean(0) - grid)
+    np.testing.assert_allclose([below, above], [-uniform_band(150), uniform_band(150)])
+    np.testing.assert_allclose(above / above[49], np.sqrt(grid * (1 - grid)) * 2)  # as the deviation of a share
+    (_, grid, found) = responses.calibration("y", places, coverage=True)["marks"][1]
+    inside = [((places >= 0.5 - level / 2) & (places <= 0.5 + level / 2)).mean() - level for level in grid]
+    np.testing.assert_allclose(found, inside, atol=1e-9)
+    assert found[40:60].min() > 0.05
+
+
+def test_places_among_few_draws_are_uniform_as_well():
+    """Nine draws leave ten rooms, the outermost of which have no end."""
+    places = pit(RNG.normal(size=2000), RNG.normal(size=(9, 2000)))
+    ecdf = np.searchsorted(np.sort(places), GRID, side="right") / 2000
+    assert (np.abs(ecdf - GRID) <= 1.5 * uniform_band(2000)).all()
+
+
+def test_documents_of_like_probability_stand_together(marks):
+    chance = RNG.permutation(np.linspace(0.01, 0.79, 60))
+    truth = chance > 0.4
+    bars, _, spans, curve, _ = responses.of_class("a", truth, chance)["marks"]
+    order = np.argsort(chance).reshape(5, 12)
+    np.testing.assert_allclose(curve[1], chance[order].mean(1))
+    np.testing.assert_allclose(curve[2], truth[order].mean(1))
+    assert (spans[2] < curve[2] + 1e-9).all() and (spans[3] > curve[2] - 1e-9).all()
+    often = np.array([((chance >= left) & (chance < left + 0.05)).sum() for left in np.arange(20) / 20])
+    np.testing.assert_allclose(bars[3], 0.2 * often / often.max())
+
+
+def test_chains_are_drawn_from_their_first_draw_to_their_last(marks):
+    values = np.cumsum(RNG.normal(size=(2, 1001)), 1)
+    for chain, (_, places, drawn) in enumerate(chains.trace("lp", values)["marks"]):
+        assert len(places) == 300 and places[[0, -1]].tolist() == [0, 1000] and np.diff(places).max() <= 4
+        np.testing.assert_array_equal(drawn, values[chain, places.astype(int)])
+    whole, half = (picture["marks"][0] for picture in chains.objective(np.arange(1000.0) ** 2, "bound", "step"))
+    assert whole[1][[0, -1]].tolist() == [0, 999] and half[1][[0, -1]].tolist() == [500, 999]
+    np.testing.assert_array_equal(half[2], half[1] ** 2)
+
+
+def test_ranks_of_chains_that_are_alike_stay_in_their_band():
+    """A chain's ranks are a part of all ranks: of two chains they spread by half the variance of independent ones."""
+    grid, half = chains.rank_band(2, 500)
+    outside, spread = 0, []
+    for _ in range(200):
+        found = chains.rank_differences(RNG.normal(size=(2, 500)), grid)
+        np.testing.assert_allclose(found[0], -found[1], atol=1e-9)
+        outside += (np.abs(found) > half).any()
+        spread.append(found[0, 49])
+    assert outside <= 10  # 2 expected
+    assert np.var(spread) == pytest.approx(0.25 / 500 / 2, rel=0.4)
+    factor = half / np.sqrt(grid * (1 - grid) / 500 / 2)
+    np.testing.assert_allclose(factor, factor[0], rtol=0.01)
+    assert 2.8 < factor[0] < 4.2  # of the largest of a hundred places, 99 times in 100
+
+
+def test_sizes_are_bars_as_long_as_shares_and_say_them():
+    made = sizes(np.array([0.1, 0.4, 0.2]), ["a", "b", "c"], [1, 2], "told")
+    assert re.findall(r"M0 4H(\d+)V", made) == ["1000", "500"]
+    assert re.findall(r"([\d.]+)%</span>", made) == ["40.0", "20.0"]

@@ -10,10 +10,12 @@ import pandas as pd
 import pytest
 import stories
 from fits import TRAIN, fit_of
+from scipy.special import softmax
 
 from topiczoo import models
 from topiczoo.corpora import Corpus
 from topiczoo.inference.posterior.effects import Slice, covariate_slices
+from topiczoo.inference.posterior.tables import made_of_draws
 from topiczoo.models import draw_words
 
 RNG = np.random.default_rng(5)
@@ -179,6 +181,16 @@ def test_correlations_of_means_where_no_draws_were_kept():
     with pytest.raises(ValueError, match="interval is given, and the fit has kept no draws"):
         fit.correlations(interval=0.9)
     np.testing.assert_allclose(fit.documents(0, 1)["share"], THETA[0].mean(0)[:, 0].max())
+
+
+def test_proportions_that_a_story_makes_are_those_of_their_chain_and_draw():
+    """Where there are many draws some that are evenly spaced."""
+    rng = np.random.default_rng(7)
+    logits = rng.normal(size=(2, 7, 6, 3)).astype(np.float32)
+    draws = {"logits": logits, "beta": np.full((2, 7, 3, 5), 0.2, np.float32)}
+    fit = fit_of(models.ctm, draws, TRAIN, num_topics=3)
+    expected = softmax(logits, -1)
+    np.testing.assert_allclose(made_of_draws(fit, "theta", most=4), expected[:, [0, 2, 4, 6]], rtol=1e-5)
 
 
 def test_texts_stay_with_their_documents():

@@ -12,6 +12,7 @@ import io
 import pickle
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax.numpy as jnp
 import joblib
@@ -84,6 +85,26 @@ def test_an_estimator_finds_what_its_engine_finds_in_the_units_of_y(fitted):
     np.testing.assert_allclose(mean, fitted.predict(NEW))
     assert fitted.fit_.info["standardised"] == (shift, scale)
     np.testing.assert_array_equal(fitted.transform(NEW), fit.transform(Corpus.from_counts(NEW), alike=True))
+
+
+def test_predictions_and_their_deviations_are_in_the_units_of_y_and_of_the_predictive_draws(monkeypatch):
+    """The deviation is that of draws, noise and all, not that of what is expected at each."""
+    draws = np.array([[0.0, 1.0], [2.0, 1.5], [4.0, -1.0]])
+    told = SimpleNamespace(mean=draws.mean(0), draws=draws, expected=np.array([[[1.0, 0.4]], [[3.0, 0.6]]]))
+    made = SLDARegressor()
+    made.fit_ = SimpleNamespace(predict=lambda corpus, alike: told, info={"standardised": (10.0, 3.0)})
+    monkeypatch.setattr(SLDARegressor, "_documents", lambda self, X: X)
+    mean, deviation = made.predict(None, return_std=True)
+    np.testing.assert_allclose(mean, 10 + 3 * draws.mean(0))
+    np.testing.assert_allclose(deviation, 3 * draws.std(0))
+
+
+def test_several_probits_side_by_side_are_divided_by_their_sum_document_by_document():
+    made = SSTMClassifier()
+    made.classes_ = np.array(["a", "b", "c"])
+    mean = np.array([[0.2, 0.6, 0.2], [0.1, 0.1, 0.3]])
+    found = made._shares(SimpleNamespace(mean=mean))
+    np.testing.assert_allclose(found, mean / np.array([[1.0], [0.5]]))
 
 
 def test_the_same_random_state_predicts_the_same_and_another_does_not(fitted):

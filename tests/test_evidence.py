@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.special import gammaln, logsumexp
@@ -11,12 +14,14 @@ from scipy.special import gammaln, logsumexp
 from topiczoo.corpora import Corpus
 from topiczoo.diagnostics.scoring import evidence
 from topiczoo.diagnostics.scoring.evidence import chib, completion, left_to_right, split
+from topiczoo.diagnostics.scoring.evidence_walks import _parents
 
 RNG = np.random.default_rng(3)
 BETA = 0.7 * RNG.dirichlet(np.full(5, 0.4), 3) + 0.3 / 5  # no topic so rare that no repeat would visit it
 ALPHA = np.array([0.1, 0.7, 1.6])  # asymmetric
 COUNTS = np.vstack([RNG.multinomial(n, BETA.mean(0)) for n in (1, 2, 3, 5, 6, 7, 8, 8)])
 CORPUS = Corpus.from_counts(COUNTS)
+KEY = jax.random.key(0)
 MANY = {"repeats": 64, "seed": 1}
 PARTICLES = {"particles": 6, **MANY}
 STATES = {"num_sweeps": 6, "num_burn": 3, "num_greedy": 2, **MANY}
@@ -72,6 +77,41 @@ def test_chib_with_one_state_is_unbiased_too():
     assert_unbiased(found)
 
 
+def test_particles_are_drawn_anew_by_their_weights_with_all_that_they_have():
+    """Topics that hardly mix, so that particles are drawn anew at most words: the mean of 24 documents' estimates."""
+    beta = np.array([[0.9, 0.05, 0.02, 0.02, 0.01], [0.02, 0.9, 0.05, 0.02, 0.01], [0.02, 0.03, 0.05, 0.8, 0.1]])
+    alpha, corpus = np.array([0.05, 0.1, 0.3]), Corpus.from_counts([[3, 2, 0, 2, 1]] * 24)
+    truth = exact(beta, alpha, corpus[:1])[0]
+    for moves in (0, 10):
+        ratio = np.exp(left_to_right(beta, alpha, corpus, resample_tokens=moves, **PARTICLES).repeats - truth).ravel()
+        assert abs(ratio.mean() - 1) < 5 * ratio.std(ddof=1) / np.sqrt(ratio.size), moves
+
+
+def test_a_particle_has_as_many_heirs_as_its_weight_says():
+    """On average over random numbers, and never further from it than 1; clouds that are not chosen stay as they are."""
+    weights = np.array([[[0.5, 0.3, 0.15, 0.05], [0.25] * 4], [[0.01, 0.01, 0.08, 0.9], [0.4, 0.1, 0.3, 0.2]]])
+    chosen = jnp.asarray([[True, False], [True, True]])
+    parents = jax.jit(jax.vmap(partial(_parents, log_weights=jnp.log(weights), chosen=chosen)))(
+        jax.random.split(KEY, 4000)
+    )
+    own = np.asarray(parents).reshape(4000, 4, 4) - 4 * np.arange(4)[:, None]
+    np.testing.assert_array_equal(own[:, 1], np.tile(np.arange(4), (4000, 1)))
+    heirs = (own[..., None] == np.arange(4)).sum(2)  # [key, cloud, particle]
+    expected = 4 * weights.reshape(4, 4)
+    for cloud in (0, 2, 3):
+        assert (heirs[:, cloud].sum(1) == 4).all() and np.abs(heirs[:, cloud] - expected[cloud]).max() < 1
+        np.testing.assert_allclose(heirs[:, cloud].mean(0), expected[cloud], atol=0.05)  # six standard errors
+
+
+def test_the_state_of_chib_stands_at_any_place_of_its_chain():
+    """Topics that stay for some sweeps: put at the first place alone, z* would have too few neighbours like itself."""
+    beta = np.array([[0.3, 0.2, 0.2, 0.2, 0.1], [0.2, 0.3, 0.2, 0.2, 0.1], [0.2, 0.2, 0.3, 0.2, 0.1]])
+    alpha, corpus = np.array([0.05, 0.08, 0.1]), Corpus.from_counts([[1, 1, 1, 0, 0]] * 120)
+    found = chib(beta, alpha, corpus, num_sweeps=12, num_burn=0, num_greedy=0, repeats=64, seed=2)
+    ratio = np.exp(found.repeats - exact(beta, alpha, corpus[:1])[0]).ravel()
+    assert abs(ratio.mean() - 1) < 5 * ratio.std(ddof=1) / np.sqrt(ratio.size)
+
+
 def test_completion_agrees_with_the_sum():
     first, second = split(CORPUS, seed=4)
     np.testing.assert_array_equal((first.counts + second.counts).toarray(), COUNTS)
@@ -115,6 +155,10 @@ def test_documents_without_words_and_impossible_words():
         assert abs(found.log_likelihood[0] - truth) < 4 * found.error[0] + 1e-5
         assert found.log_likelihood[1] == 0 and found.error[1] == 0
         assert found.log_likelihood[2] == -np.inf
+    # of a completion it is the second half that must be possible
+    first, second = (Corpus.from_counts([[1, 0, 0, 1, 0], [1, 0, 0, 0, 0]][::turn]) for turn in (1, -1))
+    found = completion(beta, 1.0, first, second, particles=6, num_burn=2, repeats=64)
+    np.testing.assert_array_equal(np.isneginf(found.log_likelihood), [False, True])
 
 
 def test_the_error_is_the_jackknifes():

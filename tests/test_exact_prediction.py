@@ -27,8 +27,11 @@ from scipy.special import digamma, gammaln, softmax
 from topiczoo import inference, models
 from topiczoo.corpora import Corpus
 from topiczoo.diagnostics.scoring.predictive_scores import scores
+from topiczoo.inference.kernels.assignments import Assignments
+from topiczoo.inference.predictive import fold_in
 from topiczoo.inference.predictive.expected_responses import expected_responses
 from topiczoo.inference.predictive.fold_in import FoldIn
+from topiczoo.inference.predictive.predicting import plug_in_topics
 from topiczoo.inference.predictive.selection import error
 from topiczoo.models import draw_words
 
@@ -273,6 +276,39 @@ def test_the_plug_in_rule_is_that_of_blei_and_mcauliffe(fit):
     # 160,000 numbers a chain: the deviation is known to 0.2%
     np.testing.assert_allclose(noise.std((1, 2)), means["sigma"], rtol=0.02)
     assert abs(np.corrcoef(noise[0].ravel(), noise[1].ravel())[0, 1]) < 0.03
+
+
+def test_mean_topics_of_a_document_without_known_words_are_those_that_its_prior_expects(monkeypatch):
+    """Drawn, expected and plugged in: a document of zeros would have the response of no topic at all."""
+    corpus = Corpus.from_counts([[1, 2, 0], [0, 0, 0], [0, 0, 4]], empty="keep")
+    draws = {"beta": np.full((1, 2, 2, 3), 1 / 3, np.float32), "eta": np.zeros((1, 2, 2), np.float32)}
+    fit = fit_of(models.slda, {**draws, "sigma": np.ones((1, 2), np.float32)}, corpus[[0, 2]], [0.0, 1.0], num_topics=2)
+    fold, theta = FoldIn(fit, corpus), jnp.asarray([[0.5, 0.5], [0.3, 0.7], [0.9, 0.1]])
+    counts = jnp.asarray([[1.0, 2.0], [0.0, 0.0], [4.0, 0.0]])
+    expected = [[1 / 3, 2 / 3], [0.3, 0.7], [1.0, 0.0]]
+    np.testing.assert_allclose(fold.zbar(fold.corpus, Assignments(None, counts), theta), expected, rtol=1e-6)
+    monkeypatch.setattr(FoldIn, "expected_counts", lambda *_: counts)
+    monkeypatch.setattr(FoldIn, "theta", lambda *_: theta)
+    zbar, values = fold.expected_topics(fold.corpus, {})
+    np.testing.assert_allclose(zbar, expected, rtol=1e-6)
+    np.testing.assert_array_equal(values["theta"], theta)
+    monkeypatch.setattr(
+        FoldIn, "compiled", lambda *_: lambda *_: (jnp.full((2, 3), 1 / 3), jnp.asarray([0.6, 1.4]), None)
+    )
+    plugged, zbar = plug_in_topics(fold, {})
+    np.testing.assert_allclose(np.asarray([plugged[1], zbar[1]]), [[0.3, 0.7]] * 2, rtol=1e-5)
+    np.testing.assert_allclose(zbar.sum(1), 1, rtol=1e-5)
+
+
+def test_documents_lie_in_every_chain_where_its_own_means_say(monkeypatch):
+    fit = fit_of(models.lda, {"beta": np.full((2, 2, 2, 6), 1 / 6, np.float32)}, CORPUS[:2], num_topics=2)
+    fold, asked = FoldIn(fit, CORPUS[:2]), []
+    monkeypatch.setattr(FoldIn, "means", lambda self, chain: asked.append(chain) or {})
+    monkeypatch.setattr(FoldIn, "compiled", lambda *_: lambda *_: None)
+    monkeypatch.setattr(fold_in, "by_threads", lambda *_: None)
+    for chain in (0, 1):
+        fold._centre(chain)
+    assert asked == [0, 1]
 
 
 def test_running_means_of_an_engine_come_before_means_of_draws(fit):

@@ -21,7 +21,7 @@ from topiczoo import corpora, diagnostics, inference, models
 from topiczoo.inference.blocks.conjugate import DirichletBlock
 from topiczoo.inference.mcmc import chains
 from topiczoo.inference.mcmc import engine as gibbs_engine
-from topiczoo.inference.mcmc.chains import _refuse_nan
+from topiczoo.inference.mcmc.chains import Schedule, _refuse_nan, run_chains
 from topiczoo.inference.predictive.pointwise import draw_index
 from topiczoo.inference.programs import progress
 from topiczoo.models import draw_words
@@ -139,6 +139,17 @@ def test_deviations_list_only_what_is_raised():
     assert table["label"].tolist() == [0, 0] and table["term"].tolist() == ["ant", "cat"]
 
 
+def test_a_component_of_small_deviations_shows_what_it_raises():
+    """What is raised is told by the component's own largest deviation, not by that of all."""
+    corpus = corpora.Corpus.from_counts(np.ones((2, 3), int), ["ant", "bee", "cat"])
+    raised = np.array([[5.0, 1e-4, 1.0], [1e-3, 2e-3, -1.0]], np.float32)
+    draws = {"deviation": raised[None, None], "share": np.full((1, 1, 2), 0.5, np.float32)}
+    story = {"background": models.background(corpus), "outputs": 2}
+    table = fit_of(models.sage_nb, draws, corpus, np.array([0.0, 1.0]), **story).deviations("deviation")
+    assert table["label"].tolist() == [0, 0, 1, 1] and table["term"].tolist() == ["ant", "cat", "bee", "ant"]
+    np.testing.assert_allclose(table["deviation"], [5.0, 1.0, 2e-3, 1e-3])
+
+
 def test_foreign_truncated_and_missing_files_are_refused(tmp_path):
     fit = made()
     whole = fit.save(tmp_path / "fit.nc").read_bytes()
@@ -203,6 +214,41 @@ def test_a_chain_alone_and_thinned_is_the_same_chain(whole, chunks_of_ten):
         np.testing.assert_allclose(thinned.draws[site][0], whole.draws[site][0, 1::2], rtol=1e-4, atol=1e-6)
         np.testing.assert_allclose(thinned.means[site][0], whole.means[site][0], rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(thinned.statistics["lp"][0], whole.statistics["lp"][0, 1::2], rtol=1e-4)
+
+
+class Counting:
+    """A kernel whose state is the number of draws so far, those of the warm-up with them, and their running sum."""
+
+    alone = True
+
+    def init(self, key, num_warmup, start, data, options):
+        return {"draws": jnp.zeros(()), "total": jnp.zeros(())}
+
+    def started(self, start):
+        return lambda key, data: {"draws": jnp.zeros(()), "total": jnp.zeros(())}
+
+    def program(self, steps, thinning, unstored, fields, state, data):
+        def run(state, data):
+            numbers = float(state["draws"]) + np.arange(1, steps + 1)
+            kept = numbers[thinning - 1 :: thinning]
+            return {"draws": numbers[-1], "total": state["total"] + numbers.sum()}, {"n": kept}, {"twice": 2 * kept}
+
+        return run
+
+
+@pytest.mark.parametrize("thinning", [1, 2])
+def test_large_sites_are_copied_at_the_draws_that_they_are_said_to_be_of(thinning):
+    """Means are of the draws after the warm-up, thinned or not."""
+    schedule = Schedule(8, 12, thinning, 4, unstored=["big"], snapshot=["big"], statistics={"two": "twice"})
+    found = run_chains(
+        Counting(), (), seed=0, num_chains=2, schedule=schedule, constrain=lambda state: {"big": np.asarray(state["draws"])},
+        reset=lambda state: {**state, "total": 0.0}, means=lambda state: {"big": state["total"]}, progress_bar=False,
+    )  # fmt: skip
+    assert found.draws["n"].tolist() == [list(range(8 + thinning, 21, thinning))] * 2
+    np.testing.assert_array_equal(found.snapshots["big"], found.draws["n"][:, found.snapshot_index])
+    assert found.snapshots["big"].tolist() == [[12, 16, 20]] * 2
+    np.testing.assert_array_equal(found.statistics["two"], 2 * found.draws["n"])
+    np.testing.assert_allclose(found.means["big"], np.arange(9, 21).mean())
 
 
 @pytest.mark.slow

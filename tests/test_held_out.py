@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import stories
@@ -13,9 +15,11 @@ from test_evidence import exact
 
 from topiczoo import inference, models
 from topiczoo.corpora import Corpus
+from topiczoo.corpora.pairs import Pairs
 from topiczoo.diagnostics.scoring import held_out
 from topiczoo.diagnostics.scoring.evidence import split
 from topiczoo.diagnostics.scoring.held_out import HeldOut, perplexity
+from topiczoo.inference.predictive import evidence as predictive
 
 RNG = np.random.default_rng(1)
 TEST = Corpus.from_counts(
@@ -55,6 +59,24 @@ def test_draws_are_averaged_as_probabilities(fit, method):
     assert found.perplexity_error > 0
     assert list(found.frame().columns) == ["tokens", "log_likelihood", "error", "perplexity"]
     assert list(found.frame().index) == list("pqrs") and f"by {method}" in repr(found)
+
+
+def test_the_rest_of_a_document_has_the_mean_of_its_probabilities_at_drawn_proportions(monkeypatch):
+    """Five draws of theta that are known, every word as often as it is said."""
+    rng = np.random.default_rng(7)
+    thetas, terms = rng.dirichlet(np.ones(3), (6, 2)), rng.dirichlet(np.ones(4), 3).T
+    pairs = Pairs(*map(jnp.asarray, ([0, 0, 1, 1], [0, 3, 1, 2], [2.0, 1.0, 3.0, 1.0])))
+    monkeypatch.setattr(predictive, "read_weights", lambda graph, corpus, y, values, collapsed: SimpleNamespace(
+        proportions=jnp.asarray(thetas)[values["z"]], term_topic=jnp.asarray(terms)))  # fmt: skip
+    fold = SimpleNamespace(
+        graph=SimpleNamespace(num_topics=3), given=lambda z, theta, values: {"z": z},
+        topics=lambda *_: jnp.asarray(0), sweep=lambda corpus, key, z, values: z + 1,
+    )  # fmt: skip
+    data = SimpleNamespace(num_documents=2), pairs
+    found = predictive._log_completed(fold, 0, 5, data, jax.random.key(0), None, {})
+    words = np.einsum("sdk,vk->sdv", thetas[1:], terms)
+    expected = [words[:, 0, 0] ** 2 * words[:, 0, 3], words[:, 1, 1] ** 3 * words[:, 1, 2]]
+    np.testing.assert_allclose(found, np.log(np.mean(expected, 1)), rtol=1e-5)
 
 
 def test_every_draw_has_random_numbers_of_its_own(monkeypatch):
@@ -105,6 +127,16 @@ def test_estimated_alpha_is_used(fit):
     assert weights.alpha.shape == (2, 2, 1, 3) and list(weights.corpus.vocabulary) == list("abcde")
     # E[theta] of a document without known words is the prior's mean
     np.testing.assert_allclose(other.transform(TEST, num_burn=1)[2], np.divide(alpha, 3.5), rtol=1e-5)
+
+
+def test_a_prior_that_differs_in_some_topics_alone_is_each_documents_own():
+    """Labels say which topics a document may have; a topic that all share has the same concentration in all."""
+    corpus = Corpus.from_counts(np.ones((3, 5), int), list("abcde"), covariates={"u": [1, 0, 1], "v": [0, 1, 1]})
+    beta = np.full((1, 2, 3, 5), 0.2, np.float32)
+    fit = fit_of(models.labelled_lda, {"beta": beta}, corpus, labels=["u", "v"], shared=1, alpha=0.5, leak=0.1)
+    found = inference.word_weights(fit, corpus).alpha
+    expected = [[0.5, 0.05, 0.5], [0.05, 0.5, 0.5], [0.5, 0.5, 0.5]]
+    np.testing.assert_allclose(found, np.broadcast_to(expected, (1, 2, 3, 3)), rtol=1e-6)
 
 
 def test_the_mixture_is_exact():

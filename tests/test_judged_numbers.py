@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -15,10 +16,11 @@ from test_alignment import made_fit, posterior
 
 from topiczoo.corpora import Corpus
 from topiczoo.diagnostics import align, diagnose
+from topiczoo.diagnostics.convergence import chain_checks
 from topiczoo.diagnostics.convergence.chain_checks import _mixing, numbers_of, r_hat_limit
 from topiczoo.diagnostics.convergence.diagnosis import THRESHOLDS
 from topiczoo.diagnostics.convergence.followed import CERTAIN, CLOSE, Followed, _gap, follow, prediction_checks
-from topiczoo.diagnostics.convergence.quantities import Series, series
+from topiczoo.diagnostics.convergence.quantities import Series, _invariants, series
 from topiczoo.diagnostics.convergence.variational import check_bound, check_svi, loss_slope
 from topiczoo.diagnostics.convergence.wording import advice
 from topiczoo.inference.predictive.expected_responses import Expected
@@ -192,6 +194,48 @@ def test_numbers_are_arvizs_and_fail_below_their_limits():
     assert numbers_of(found, THRESHOLDS, independent=True)["r_hat"].isna().all()
     limit = r_hat_limit(10, 4, 100, 1.01)  # seven degrees of freedom, 50 draws a half, two R-hats of ten series
     assert limit == pytest.approx(np.sqrt(1 + chi2.isf(0.05 / 20, 7) / 7 / 50))
+
+
+def test_effective_draws_of_the_tails_count_as_those_of_the_middle():
+    """Draws that are independent but for their spread, which is wide for long: their tails are seen together."""
+    rng = np.random.default_rng(7)
+    spread = np.where(np.arange(400) % 200 < 20, 8.0, 1.0)
+    numbers = numbers_of([Series("wide for long", "parameter", None, spread * rng.normal(size=(2, 400)))], THRESHOLDS)
+    row = numbers.iloc[0]
+    assert row["ess_bulk"] > 250 > 200 > row["ess_tail"] and row["r_hat"] < 1.05
+    loose = {**THRESHOLDS, "r_hat": 1.5}
+    found = [Series("wide for long", "parameter", None, spread * rng.normal(size=(2, 400)))]
+    assert not numbers_of(found, loose)["passes"].iloc[0]
+    assert numbers_of(found, {**loose, "ess_per_chain": 5})["passes"].iloc[0]
+
+
+def test_chance_is_allowed_to_as_many_quantities_as_there_are_of_the_kind(monkeypatch):
+    rng = np.random.default_rng(7)
+    asked = []
+    monkeypatch.setattr(chain_checks, "r_hat_limit", lambda number, *rest: asked.append((number, *rest)) or 9.0)
+    kinds = ["coefficient", "coefficient", "term", "coefficient", "label-invariant"]
+    found = [Series(f"q{i}", kind, None, rng.normal(size=(3, 60))) for i, kind in enumerate(kinds)]
+    numbers_of(found, THRESHOLDS)
+    least, mixing = THRESHOLDS["ess_per_chain"], THRESHOLDS["ess_to_mix"]
+    expected = [(3, least), (3, least), (1, least), (3, least), (1, mixing)]
+    assert asked == [(number, 3, draws, THRESHOLDS["r_hat"]) for number, draws in expected]
+
+
+def test_squares_of_coefficients_are_added_up_over_topics_and_outputs():
+    eta = np.random.default_rng(7).normal(size=(2, 5, 3, 4))
+    usage = np.random.default_rng(8).dirichlet(np.ones(3), (2, 5))
+    made = SimpleNamespace(statistics={"usage": usage}, coefficients=["eta"], draws={"eta": eta})
+    found = {s.quantity: s.values for s in _invariants(made)}
+    np.testing.assert_allclose(found["sum of eta^2"], np.einsum("cdko,cdko->cd", eta, eta))
+    np.testing.assert_array_equal(found["usage of the largest topic"], usage.max(-1))
+
+
+def test_all_coefficients_of_topics_are_judged_and_of_large_sites_without_topics_none():
+    rng = np.random.default_rng(7)
+    beta, eta, usage = posterior(num_chains=2, num_draws=6, num_topics=60, num_terms=70)
+    fit = align(made_fit(beta, eta=eta, usage=usage, sigma=rng.normal(size=(2, 6, 60))))
+    found = [s.quantity for s in series(fit) if s.kind in ("coefficient", "parameter")]
+    assert found == [f"eta[{k}]" for k in range(60)]
 
 
 def test_some_quantities_may_have_fewer_effective_draws():

@@ -29,6 +29,7 @@ from topiczoo.inference.mcmc.plan import choose_blocks
 from topiczoo.inference.samplers.slice import WIDTH, slice_draw
 from topiczoo.inference.story.reading import read
 from topiczoo.inference.story.tracing import Data
+from topiczoo.models.vocabulary.priors import concentration
 
 DRAWS, LEVEL = 20_000, 1e-7
 SLICE = "slice draws given counts"
@@ -268,6 +269,17 @@ def test_a_number_or_an_array_stays_what_it_is():
     graph = read(models.lda, CORPUS, None, {"num_topics": 2, "gamma": "learned"})
     assert set(graph.latent) == {"gamma", "beta", "theta"} and graph.dims["gamma"] == ()
     assert graph.latent["gamma"].role == "global"
+
+
+def test_a_learned_concentration_is_exponential_with_the_mean_that_is_said():
+    """0.1 unless said otherwise, whatever its shape: its sum over topics is Gamma(topics, 1 / mean)."""
+    for shape, mean in (((), None), ([3], 0.25)):
+        told = {} if mean is None else {"mean": mean}
+        with numpyro.handlers.seed(rng_seed=0), numpyro.handlers.trace() as trace:
+            concentration("alpha", "learned", shape, **told)
+        fn, x = trace["alpha"]["fn"], np.full(shape, 0.3, np.float32)
+        expected = stats.expon(scale=mean or 0.1).logpdf(x).sum()
+        assert float(fn.log_prob(x)) == pytest.approx(expected, rel=1e-5) and fn.shape() == tuple(shape)
 
 
 @pytest.mark.parametrize("name", ["alpha", "gamma"])

@@ -6,6 +6,7 @@ import pickle
 import re
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,7 @@ from topiczoo.inference.lasting import checkpoint
 from topiczoo.inference.marginal.batches import StreamBatches
 from topiczoo.inference.online_em import topics
 from topiczoo.inference.online_em.learner import Learner, Rates
+from topiczoo.inference.online_em.responses import OnlineResponse
 from topiczoo.inference.online_em.topics import OnlineTopics
 from topiczoo.inference.steps.dirichlet import expected_log
 from topiczoo.inference.streams.minibatches import Minibatches
@@ -215,6 +217,62 @@ def test_batches_of_a_stream_for_svi_have_one_shape_and_go_on_from_any(data):
     assert len({len(laid.pairs.count) for laid, *_ in dealt}) == 1
     later = next(StreamBatches(graph, batches).random(np.random.default_rng(0), 4))
     assert_allclose(later[1], dealt[4][1])
+
+
+def learned_from(batches, normal, rho=0.3, scale=5.0):
+    """Coefficients after batches whose documents say -(eta - m)' A (eta - m) / 2, under a prior N(0, 1/2)."""
+
+    def derivatives(words, values, part):
+        gradient = -part.curvature @ (np.asarray(values["eta"], float) - part.place)
+        return gradient[:, None], -part.curvature.reshape(2, 1, 2, 1)
+
+    response = SimpleNamespace(
+        eta="eta", shape=(2,), num_topics=2, is_normal=normal, points=SimpleNamespace(names=[]),
+        parts=lambda log_mean, state: [state], derivatives_of_part=derivatives,
+        slopes_of_prior=lambda values: (-2 * np.asarray(values["eta"], float), -2 * np.eye(2)),
+    )  # fmt: skip
+    found, tokens = [OnlineResponse.start({"eta": np.zeros(2, np.float32)})], np.array([[3.0, 1.0], [0.0, 4.0]])
+    for curvature, place in batches:
+        part = SimpleNamespace(curvature=curvature, place=place, local=SimpleNamespace(tokens=tokens))
+        found.append(found[-1].step(response, SimpleNamespace(lengths=np.full(2, 4.0)), None, part, rho, scale))
+    return [np.asarray(one.values["eta"], float) for one in found]
+
+
+def test_coefficients_follow_the_running_mean_of_what_minibatches_say():
+    """The first one decides alone. Of a response that is no quadratic no document's predictor moves by more than 1."""
+    rng = np.random.default_rng(0)
+    roots, places = rng.normal(size=(3, 2, 4)), rng.normal(size=(3, 2))
+    batches = [(root @ root.T, place) for root, place in zip(roots, places, strict=True)]
+    curvature, linear = 5 * batches[0][0], 5 * batches[0][0] @ places[0]
+    expected = [np.zeros(2), np.linalg.solve(curvature + 2 * np.eye(2), linear)]
+    for own, place in batches[1:]:
+        curvature, linear = 0.7 * curvature + 1.5 * own, 0.7 * linear + 1.5 * own @ place
+        expected.append(np.linalg.solve(curvature + 2 * np.eye(2), linear))
+    assert_allclose(learned_from(batches, True), expected, rtol=1e-4)
+    phibar = np.array([[0.75, 0.25], [0.0, 1.0]])
+    for far in (0.1, 20.0):
+        _, first = learned_from([(batches[0][0], far * places[0])], False)
+        whole = far * expected[1]
+        assert_allclose(first, whole / max(np.abs(phibar @ whole).max(), 1.0), rtol=1e-4)
+
+
+def test_rates_fall_from_the_first_batch_on_as_hoffman_has_them():
+    """rho_t = (tau + t)^-kappa, t the batches before."""
+    rates = Rates(kappa=0.6, tau=8.0, num_documents=100)
+    assert_allclose([rates.at(step) for step in (0, 1, 19)], [8**-0.6, 9**-0.6, 27**-0.6])
+
+
+def test_documents_in_memory_have_another_order_in_every_pass_that_goes_on_from_any_batch():
+    """All of them once, with their responses, the last batch with what is left."""
+    corpus = Corpus.from_counts(np.ones((11, 2), int))
+    source = Minibatches(corpus, np.arange(11.0), 4, 3).source
+    passes = [[(b.corpus.source_rows.tolist(), b.y.y.tolist()) for b in source.batches(number)] for number in (0, 1, 0)]
+    assert passes[0] == passes[2] != passes[1]
+    for found in passes:
+        assert [len(rows) for rows, _ in found] == [4, 4, 3] and all(rows == y for rows, y in found)
+        assert sorted(row for rows, _ in found for row in rows) == list(range(11))
+    again = [b.corpus.source_rows.tolist() for b in source.batches(1, 1)]
+    assert again == [rows for rows, _ in passes[1][1:]]
 
 
 def test_minibatches_one_by_one_are_those_of_a_pass(data):

@@ -15,8 +15,10 @@ from report_fits import classes, simulated
 from scipy.spatial.distance import jensenshannon
 
 from topiczoo import diagnostics, models
+from topiczoo.diagnostics.plotting.coefficients import leading_rows
 from topiczoo.diagnostics.plotting.predictions import wilson
 from topiczoo.diagnostics.plotting.topic_map import classical_scaling, topic_distances
+from topiczoo.inference.predictive.prediction import Prediction
 
 
 @pytest.fixture(autouse=True)
@@ -151,6 +153,43 @@ def test_the_map_has_circles_by_share_and_colour_by_coefficient(fit):
     red, _, blue, _ = np.asarray(circles.get_facecolors()).T
     np.testing.assert_array_equal(red > blue, fit.mean("eta", chain=0)[order] > 0)
     assert sorted(text.get_text()[0] for text in axis.texts) == ["0", "1", "2"]
+
+
+def test_pictures_of_a_chain_have_its_own_coefficients(fit):
+    """Of the second chain, whose topics have other numbers than those of the first."""
+    eta, share = fit.draws["eta"], fit.corpus.lengths @ fit.mean("theta", chain=1)
+    axis = diagnostics.plot_topic_map(fit, chain=1)
+    drawn(axis)
+    red, _, blue, _ = np.asarray(axis.collections[0].get_facecolors()).T
+    means = eta.mean(1)[:, np.argsort(-share)]
+    np.testing.assert_array_equal(np.argsort(red - blue), np.argsort(means[1]))
+    assert (np.argsort(means[0]) != np.argsort(means[1])).any()
+    axis = diagnostics.plot_coefficients(fit, chain=1)
+    found = [segment[:, 0] for segment in axis.collections[0].get_segments()]
+    order = np.argsort(eta[1].mean(0))
+    np.testing.assert_allclose(found, np.quantile(eta[1], [0.05, 0.95], axis=0).T[order], rtol=1e-5)
+
+
+def test_the_largest_coefficients_are_those_farthest_from_zero_in_any_column():
+    """In the order of the first column."""
+    columns = {"a": np.array([0.1, -3.0, 2.0, -0.2, 0.3]), "b": np.array([-4.0, 0.0, 0.1, 0.0, 0.5])}
+    panels = {name: np.stack([value - 1, value + 1])[:, None] for name, value in columns.items()}
+    np.testing.assert_array_equal(leading_rows(panels, 3), [1, 0, 2])
+    np.testing.assert_array_equal(leading_rows({"a": panels["a"]}, 2), [1, 2])
+
+
+def test_documents_without_a_class_are_left_out_with_their_probabilities():
+    chance = np.linspace(0.05, 0.95, 36)
+    truth = np.where(np.arange(36) % 3 == 0, np.nan, chance > 0.5)
+    prediction = Prediction(
+        np.arange(36).astype(str), chance, np.zeros((2, 36)), np.zeros((1, 2, 36)), np.stack([1 - chance, chance], 1)
+    )
+    axis = np.ravel(diagnostics.plot_predictions(prediction, y=truth))[0]
+    known = ~np.isnan(truth)
+    halves = np.split(np.flatnonzero(known), 2)
+    expected = [[chance[own].mean(), truth[own].mean()] for own in halves]
+    np.testing.assert_allclose(axis.lines[1].get_xydata(), expected)
+    assert axis.get_title(loc="left") == f"y = 1 ({int(truth[known].sum())} of 24)"
 
 
 def test_correlations_are_colours_and_numbers(fit):

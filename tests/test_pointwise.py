@@ -13,7 +13,9 @@ from scipy.special import gammaln, logsumexp, softmax
 from scipy.stats import norm
 
 from topiczoo import inference, models
+from topiczoo.diagnostics.scoring import pointwise as scoring
 from topiczoo.diagnostics.scoring.pointwise import with_log_likelihood
+from topiczoo.inference.predictive.pointwise import Pointwise
 
 RNG = np.random.default_rng(2)
 
@@ -92,6 +94,20 @@ def test_arviz_finds_log_likelihoods_beside_the_draws_they_are_of(fit):
     assert "beta" not in tree["posterior"]
     elpd = arviz_stats.loo(tree)
     assert elpd.n_data_points == labelled.sum() == 10 and elpd.n_samples == 32
+
+
+def test_the_posterior_beside_log_likelihoods_is_that_of_their_draws(fit, monkeypatch):
+    """Evenly spaced: sixteen of forty-six."""
+    rng = np.random.default_rng(7)
+    labelled = ~np.isnan(fit.y)
+    made = Pointwise({"y": np.where(labelled, rng.normal(size=(2, 16, 12)), np.nan)}, {"y": fit.y}, {})
+    monkeypatch.setattr(scoring, "pointwise", lambda *_, **__: made)
+    tree, places = with_log_likelihood(fit, most_draws=16), np.arange(0, 46, 3)
+    np.testing.assert_array_equal(tree["posterior"]["eta"], fit.draws["eta"][:, places])
+    np.testing.assert_array_equal(fit.global_draws(16)["eta"], fit.draws["eta"][:, places])
+    np.testing.assert_array_equal(tree["log_likelihood"]["y"], made.log_likelihood["y"][..., labelled])
+    assert tree["log_likelihood"]["y"]["draw"].values.tolist() == places.tolist()
+    assert tree["log_likelihood"]["y"]["document"].values.tolist() == fit.corpus.names[labelled].tolist()
 
 
 def test_bad_input_is_refused_in_a_sentence(fit):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 
 import local_stories
 import numpy as np
@@ -13,10 +14,13 @@ from report_fits import NAME, WICKED, classes, simulated
 from report_page import Page, number, numbers
 
 from topiczoo import diagnostics, models
-from topiczoo.diagnostics.checks.response_checks import check_response, coverage
+from topiczoo.diagnostics.checks.response_checks import check_response, coverage, labelled
+from topiczoo.diagnostics.convergence.quantities import Series
 from topiczoo.diagnostics.drawing.chains import rank_band, rank_differences
+from topiczoo.diagnostics.reporting import topic_section
 from topiczoo.diagnostics.reporting.overview import judge
 from topiczoo.diagnostics.reporting.report import report, write
+from topiczoo.diagnostics.reporting.sections import Sections
 from topiczoo.diagnostics.scoring.held_out import HeldOut
 from topiczoo.inference import Fit
 from topiczoo.inference.predictive.prediction import Prediction
@@ -237,6 +241,28 @@ def test_chains_with_other_topics_are_shown_apart(tmp_path, words_unchecked):
     assert "chain 0: " in text and "chain 1: " in text and ">differs 0." in text and 'class="verdict bad"' in text
 
 
+def test_terms_are_told_from_all_chains_and_traces_from_the_coefficients_that_mix_worst(diagnosis):
+    found = Sections(diagnosis, None, None, 5, 0)
+    np.testing.assert_allclose(found.beta, diagnosis.fit.draws["beta"].mean((0, 1)), rtol=1e-5)
+    assert np.abs(found.beta - diagnosis.fit.draws["beta"][0].mean(0)).max() > 1e-4
+    r_hat = [1.2, 1.0, np.nan, 1.5, 1.1, 1.05, 1.3, 1.4, 1.01]
+    names = [f"eta[{k}]" for k in range(9)]
+    numbers_ = pd.DataFrame({"r_hat": r_hat}, index=names)
+    found.diagnosis = replace(diagnosis, numbers=numbers_)
+    traced = found._worth_tracing([Series(name, "coefficient", k, np.zeros((2, 5))) for k, name in enumerate(names)])
+    assert [one.quantity for one in traced] == [f"eta[{k}]" for k in (3, 7, 6, 0, 4, 5)]
+
+
+def test_the_map_is_of_all_chains_where_they_have_the_same_topics(diagnosis, monkeypatch):
+    monkeypatch.setattr(topic_section, "topic_map", lambda *parts: parts)
+    fit = diagnosis.fit
+    beta, usage, _, _, columns = topic_section.map_of(Sections(diagnosis, None, None, 5, 0))
+    np.testing.assert_allclose(beta, fit.draws["beta"].mean((0, 1)), rtol=1e-5)
+    np.testing.assert_allclose(usage, diagnostics.align(fit).alignment.topics["usage"])
+    np.testing.assert_allclose(columns["eta"], fit.draws["eta"].mean((0, 1)), rtol=1e-5)
+    assert np.abs(columns["eta"] - fit.draws["eta"][0].mean(0)).max() > 1e-4
+
+
 def test_verdicts_have_a_colour():
     class Diagnosis:
         def __init__(self, *grades):
@@ -267,6 +293,13 @@ def test_check_response_has_arviz_groups_and_can_fail(fit):
         check_response(fit, fit.corpus)
     with pytest.raises(ValueError, match="without a response"):
         check_response(simulated(models.lda, num_draws=2, num_documents=4))
+
+
+def test_documents_are_labelled_that_lack_no_part_of_any_response():
+    nan = np.nan
+    both = np.array([[1.0, nan], [1.0, 2.0], [nan, nan], [0.0, 0.0]])
+    assert labelled(both).tolist() == [1, 3] and labelled(both[:, 0]).tolist() == [0, 1, 3]
+    assert labelled({"a": both, "b": [nan, 1.0, 1.0, nan]}).tolist() == [1]
 
 
 def test_ranks_tell_chains_apart():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -10,6 +12,7 @@ import stories
 from fits import fit_of
 from scipy.stats import norm
 
+from topiczoo.diagnostics.scoring import predictive_scores
 from topiczoo.diagnostics.scoring.predictive_scores import class_scores, crps, r_squared, real_scores, scores
 from topiczoo.inference.predictive.fold_in import FoldIn
 from topiczoo.models import draw_words, medlda
@@ -95,6 +98,39 @@ def test_classes():
     assert frame.loc["accuracy", "value"] == pytest.approx(2 / 3)
     assert frame.loc["brier", "value"] == pytest.approx((0.14 + 0.06 + 0.98) / 3)
     assert frame.loc["log_score", "value"] == pytest.approx(np.log([0.7, 0.8, 0.2]).mean())
+
+
+def test_the_class_that_is_decided_on_counts_and_not_the_most_probable_one():
+    """Under a margin they may differ."""
+    probabilities = np.array([[0.7, 0.3], [0.4, 0.6], [0.2, 0.8], [0.9, 0.1]])
+    frame = class_scores(np.array([0.0, 0.0, 1.0, 1.0]), np.array([0, 0, 1, 0]), probabilities)
+    assert frame.loc["accuracy", "value"] == 0.75
+    assert frame.loc["accuracy", "error"] == pytest.approx(np.sqrt(5 / 8 * 3 / 8 / 8))
+
+
+def test_densities_are_averaged_over_all_draws_and_those_of_several_parts_belong_to_none(monkeypatch):
+    """Two responses of made-up densities and draws: one number a document, and two."""
+    rng = np.random.default_rng(7)
+    y = {"one": np.array([0.5, -0.4, 1.2]), "two": np.array([[0.1, 0.2], [0.3, np.nan], [0.7, -0.6]])}
+    logs = {name: rng.normal(0, 3, (2, 4, 3)) for name in y}
+    made = {
+        name: SimpleNamespace(
+            probabilities=None, mean=value + 0.1, draws=rng.normal(size=(20, *value.shape)), evidence=None
+        )
+        for name, value in y.items()
+    }
+    for own in made.values():
+        own.mean = np.nan_to_num(own.mean)
+    monkeypatch.setattr(predictive_scores, "pointwise", lambda *_, **__: SimpleNamespace(
+        log_likelihood=logs, observed=y, predictions=made))  # fmt: skip
+    frame = scores(None, None, y)
+    expected = np.log(np.exp(logs["one"]).reshape(8, 3).mean(0))
+    assert frame.loc[("one", "log_score"), "value"] == pytest.approx(expected.mean())
+    for i in (0, 1):
+        part = frame.loc[f"two[{i}]"]
+        assert "log_score" not in part.index
+        own = real_scores(y["two"][:, i], made["two"].mean[:, i], made["two"].draws[:, :, i], None)
+        np.testing.assert_allclose(part["value"], own["value"])
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from fits import fit_of
 
 from topiczoo import models
 from topiczoo.corpora import Corpus
+from topiczoo.inference.predictive.selection import _Column
 
 RNG = np.random.default_rng(0)
 COUNTS = RNG.poisson(3.0, (12, 4)) + np.eye(12, 4, dtype=int)
@@ -66,6 +67,15 @@ def test_without_an_intercept_what_is_not_kept_counts_for_nothing(fit):
     found = fit.select("largest", keep=2, intercept=False, chain=1)
     assert found.coefficients[2] == found.coefficients[3] == 0
     np.testing.assert_allclose(ZBAR @ found.coefficients, nearest(ZBAR[:, :2], ZBAR @ MEAN[1]), atol=2e-3)
+
+
+def test_intervals_order_topics_by_mean_over_deviation_those_that_pass_first():
+    """A large coefficient that is hardly known comes after a small one that is."""
+    rng, zbar = np.random.default_rng(0), np.random.default_rng(1).dirichlet(np.ones(4), 30)
+    draws = np.array([3.0, 1.0, -0.1, 5.0]) + np.array([1.2, 0.1, 0.02, 6.0]) * rng.normal(size=(400, 4))
+    column = _Column(zbar, draws, None, "interval", 0.9, True)
+    assert column.order.tolist() == [1, 2, 0, 3] and column.size == 3
+    assert _Column(zbar, draws, None, "largest", 0.9, True).order.tolist() == [3, 0, 1, 2]
 
 
 def test_the_chain_that_predicts_best_is_summarised(fit):

@@ -85,6 +85,31 @@ def test_topics_dealt_to_several_are_put_together_again(parts):
     assert (found == found[0]).all() and len(set(found[0])) == 4
 
 
+def test_topics_are_near_by_their_shares_of_terms_however_large_they_are(monkeypatch):
+    """A large topic and a small one of the same words, and one of others that is smaller still."""
+    terms = np.array([[100, 3, 0, 2], [9000, 300, 40, 250], [4, 9, 9, 1]])
+    documents = np.array([[60, 5000, 20], [45, 4590, 20]])
+    every = merged(documents, terms, 2, 0.5, 0.1)
+    monkeypatch.setattr(merging, "NEAREST", 1)
+    np.testing.assert_array_equal(merged(documents, terms, 2, 0.5, 0.1), every)
+    assert every[0] == every[1] != every[2]
+
+
+def test_some_documents_speak_for_all_by_as_much_as_there_are(monkeypatch):
+    """Every document three times, of which one is looked at: the same topics are merged as by all of them."""
+    rng, less = np.random.default_rng(0), 0
+    for _ in range(60):
+        documents = np.repeat(rng.poisson(rng.gamma(0.5, 4, (10, 6))), 3, 0)
+        terms = rng.poisson(rng.gamma(0.3, 6, (6, 20)))
+        monkeypatch.setattr(merging, "MOST_DOCUMENTS", 1000)
+        whole = merging.merged(documents, terms, 4, 0.3, 0.1)
+        third = merging.merged(documents, terms, 4, 0.3, 0.1, weight=merging.OF_DOCUMENTS / 3)
+        monkeypatch.setattr(merging, "MOST_DOCUMENTS", 10)
+        np.testing.assert_array_equal(merging.merged(documents, terms, 4, 0.3, 0.1), whole)
+        less += (third != whole).any()
+    assert less > 3
+
+
 def test_a_gpu_finds_the_same_gains(monkeypatch):
     """Its program, run here, where all else of the merging is the same."""
     tables = tables_of(3, 30, 50, 40)

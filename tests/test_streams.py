@@ -94,6 +94,17 @@ def test_the_order_is_of_seed_and_pass_and_goes_on_from_any_batch(files):
     assert len({row // 5 for row in moved}) > 1 and (np.diff(moved) < 0).any()  # groups in another order, rows shuffled
 
 
+def test_rows_of_one_group_are_shuffled_anew_in_every_pass_and_window(tmp_path):
+    """There are no groups whose order could tell passes apart."""
+    parquet.write_table(pyarrow.table({"text": ["w0"] * 24, "row": np.arange(24.0)}), tmp_path / "one.parquet")
+    stream = corpora.stream(tmp_path / "one.parquet", vocabulary=TERMS, batch_size=4, window=3, y="row")
+    passes = [np.concatenate(rows(stream.batches(number))).reshape(2, 12) for number in range(3)]
+    for halves in passes:
+        np.testing.assert_array_equal(np.sort(halves), np.arange(24).reshape(2, 12))
+    orders = {tuple(half % 12) for halves in passes for half in halves}
+    assert len(orders) == 6
+
+
 def test_several_responses_labels_and_names_by_row(files):
     corpus, y = next(iter(of(files, y=["row", "label"], names=None).in_order()))
     assert corpus.names.tolist() == ["0", "1", "2", "3"] and pd.isna(y["label"]).tolist() == [False, False, True, False]

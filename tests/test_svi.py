@@ -155,6 +155,11 @@ def test_large_sites_are_kept_as_means_and_fewer_draws(exact, fitting, monkeypat
     np.testing.assert_allclose(means["beta"][0], snapshots["beta"][0].mean(0), atol=0.02)
 
 
+def test_the_mean_of_a_large_site_is_that_of_the_draws_that_are_not_kept():
+    q, keys = PathwiseDirichlet(jnp.asarray([[0.5, 2.0, 1.0]])), jax.random.split(jax.random.key(0), 6)
+    np.testing.assert_allclose(svi_engine._mean(q, keys), svi_engine._draws(q, keys).mean(0), rtol=1e-5)
+
+
 def test_svi_comes_to_the_exact_posterior_by_slices(exact):
     """Adam ends within a few percent of the optimum of a noisy bound. Without the scale of a slice deviations would be half
     as wide again, and Dirichlets half as sure."""

@@ -20,7 +20,7 @@ from topiczoo.inference.em import engine as vem_engine
 from topiczoo.inference.em import loop
 from topiczoo.inference.em.classes import impossible
 from topiczoo.inference.em.components import Settings
-from topiczoo.inference.em.loop import FRESH, ascend, draw, finite_bound
+from topiczoo.inference.em.loop import FRESH, ascend, draw, finite_bound, together
 from topiczoo.inference.em.sites import DirichletSite
 from topiczoo.inference.em.starts import coefficients_by_response, counts_of, dealt_counts, topics_by_response
 from topiczoo.inference.kernels import special
@@ -233,6 +233,21 @@ def test_em_ends_after_its_iterations_or_with_an_interrupt():
 
     state, info = turns(Interrupted([-5.0, -4.0, -3.0]))
     assert info["interrupted"] and not info["converged"] and info["bound"] == [-5.0, -4.0, -3.0] and state[0] == 2
+
+
+def test_what_several_starts_say_is_the_course_of_the_one_that_ends_highest():
+    """Not of the one that began so, nor of the first or last; that one has ended is not that all have."""
+    each = [
+        {"bound": [-10.0, -9.0], "converged": True, "interrupted": False, "seconds": 1.0},
+        {"bound": [-30.0, -7.0], "converged": True, "interrupted": False, "seconds": 2.0},
+        {"bound": [-40.0, -8.0], "converged": False, "interrupted": True, "seconds": 4.0, "warning": "the bound fell"},
+    ]
+    found = together(each)
+    assert found["best"] == 1 and found["bound"] == [-30.0, -7.0] and found["starts"] == [-9.0, -7.0, -8.0]
+    assert found["seconds"] == 7.0 and found["interrupted"] and not found["converged"]
+    assert (
+        found["warning"] == "the bound fell" and "warning" not in together(each[:2]) and together(each[:2])["converged"]
+    )
 
 
 def test_settings_reach_the_model_by_their_names(monkeypatch):

@@ -78,6 +78,18 @@ def test_the_share_explained_is_that_of_the_mean_of_chains():
     assert f"each alone {min(explained(part, 0), explained(part, 1)):.2f} to" in check["meaning"]
 
 
+def test_a_response_that_lacks_a_part_explains_nothing():
+    """Of two numbers a document; those that have both are explained as if there were no others."""
+    rng = np.random.default_rng(0)
+    values, told = rng.normal(size=(2, 5, 8, 2)), rng.normal(size=(8, 2))
+    told[[1, 4, 6], [0, 1, 1]], told[7] = np.nan, np.nan
+    part = Followed(np.arange(8), Expected(values, np.ones((8, 2)), False), told)
+    whole = [0, 2, 3, 5]
+    mean = values.mean((0, 1))[whole]
+    expected = 1 - ((told[whole] - mean) ** 2).sum() / ((told[whole] - told[whole].mean(0)) ** 2).sum()
+    assert explained(part) == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("told", [np.eye(3)[[0] * 8 + [1, 2]], np.arange(10.0)[:, None] * [1, 1, 1] + [0, 50, 100]])
 def test_what_says_nothing_of_single_documents_explains_nothing(told):
     """The shares of classes, or the means of several numbers, for every document."""

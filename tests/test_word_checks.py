@@ -57,6 +57,18 @@ def test_what_a_permutation_cannot_change_is_no_surprise():
     np.testing.assert_allclose(compared.frame()["replicated"], [1.0, 0.0])
 
 
+def test_draws_are_averaged_and_judged_by_the_spread_within_them():
+    """Two draws of other size: what differs between them is no spread of the replications."""
+    compared, observed = _Comparison((1,)), np.array([[5.0], [105.0]])
+    replicated = np.array([[[1.0], [2.0], [6.0]], [[101.0], [104.0], [107.0]]])
+    for one, others in zip(observed, replicated, strict=True):
+        compared.add(one, others)
+    told = compared.frame().iloc[0]
+    spread = np.sqrt((replicated[0].var(ddof=1) + replicated[1].var(ddof=1)) / 2)
+    assert told["observed"] == 55 and told["replicated"] == replicated.mean() and told["p"] == (1 / 3 + 1 / 3) / 2
+    assert told["deviation"] == pytest.approx((55 - replicated.mean()) / spread)
+
+
 def test_the_true_story_passes_and_a_bursty_topic_is_flagged():
     passed = check_words(fit_at_the_truth(simulate()), most_draws=4, replications=20)
     assert list(passed.topics.columns) == ["tokens", "observed", "replicated", "deviation", "p"]

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+ROUNDING = 1e-6  # by which the end of an interval of counts may miss the count that it has grown for
+
 
 @dataclass(frozen=True)
 class Calibration:
@@ -75,5 +77,5 @@ def calibrated(
     low, high = low - step, high + step
     low, high = np.minimum(low, (low + high) / 2), np.maximum(high, (low + high) / 2)  # shrunk past each other
     if whole:
-        low, high = np.ceil(low), np.floor(high)
+        low, high = np.ceil(low - ROUNDING), np.floor(high + ROUNDING)
     return np.maximum(low, lowest), high
