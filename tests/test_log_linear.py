@@ -164,25 +164,27 @@ def test_terms_that_no_topic_has_do_not_count_for_the_factor():
     np.testing.assert_allclose(slope, 0.37, rtol=1e-4)
 
 
-def pairs(story, key, block, data, values, totals):
-    """Sites from their prior, and counts of as many words as ``totals`` says given these."""
-    graph = block.graph
+def pairs(block, data, values, totals):
+    """By seed: sites from their prior, and counts of as many words as ``totals`` says given these."""
 
-    def one(key):
-        keys = jax.random.split(key, len(block.sites) + 1)
-        priors = look(graph, block.sites, values, data).priors
+    @jax.jit
+    @jax.vmap
+    def sites(key):
+        priors = look(block.graph, block.sites, values, data).priors
         own = {
             name: priors[name].expand(values[name].shape).sample(key) if priors[name].batch_shape != values[name].shape
             else priors[name].sample(key)
-            for name, key in zip(block.sites, keys, strict=False)
+            for name, key in zip(block.sites, jax.random.split(key, len(block.sites)), strict=True)
         }  # fmt: skip
-        beta = look(graph, block.sites, {**values, **own}, data).beta
-        drawn = jax.vmap(lambda key, p, n: dist.Multinomial(n, p, total_count_max=400).sample(key))
-        flat = beta.reshape(-1, beta.shape[-1])
-        counts = drawn(jax.random.split(keys[-1], len(flat)), flat, jnp.asarray(totals).ravel())
-        return own, counts.reshape(beta.shape).astype(jnp.float32)
+        return own, look(block.graph, block.sites, {**values, **own}, data).beta
 
-    return jax.lax.map(one, jax.random.split(key, PAIRS), batch_size=500)
+    def drawn(seed):
+        own, beta = sites(jax.random.split(jax.random.key(seed), PAIRS))
+        p = np.asarray(beta, float)
+        counts = np.random.default_rng(seed).multinomial(totals, p / p.sum(-1, keepdims=True))  # compiles nothing
+        return own, jnp.asarray(counts, jnp.float32)
+
+    return drawn
 
 
 LAWS = {
@@ -199,18 +201,20 @@ def test_sites_and_counts_stay_pairs_of_their_law(name):
     block = block_of(story, **arguments)
     tried = few(block.graph)
     data, values = tried.data, tried.values
-    own, counts = pairs(story, jax.random.key(1), block, data, values, totals)
-    fresh = pairs(story, jax.random.key(2), block, data, values, totals)
+    made = pairs(block, data, values, totals)
+    (own, counts), fresh = made(1), made(2)
 
     @jax.jit
+    @jax.vmap
     def drawn_three_times(key, own, counts):
         z = values["z"]._replace(topic_term=counts)
-        for step in range(3):
-            own, _ = block.draw(jax.random.fold_in(key, step), {**values, **own, "z": z}, data)
-        return own
 
-    keys = jax.random.split(jax.random.key(3), PAIRS)
-    moved = jax.lax.map(lambda all: drawn_three_times(*all), (keys, own, counts), batch_size=500)
+        def step(number, own):
+            return block.draw(jax.random.fold_in(key, number), {**values, **own, "z": z}, data)[0]
+
+        return jax.lax.fori_loop(0, 3, step, own)
+
+    moved = drawn_three_times(jax.random.split(jax.random.key(3), PAIRS), own, counts)
 
     @jax.jit
     @jax.vmap
