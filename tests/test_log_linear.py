@@ -7,6 +7,8 @@ of them in all: a right program fails with probability 4e-5.
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,6 +29,7 @@ from topiczoo.inference.story.tracing import Data
 from topiczoo.models import draw_words
 
 PAIRS, LEVEL = 2000, 1e-6
+OPTIMISED = {"xla_backend_optimization_level": 2}  # where most of a test is running, not compiling
 rng = np.random.default_rng(0)
 SIDE = np.arange(30) % 2
 CORPUS = Corpus.from_counts(rng.poisson(1.0, (30, 4)) + 1, covariates={"side": SIDE})
@@ -250,9 +253,9 @@ ABOUT = {
 }
 
 
-@pytest.mark.parametrize("totals", [0, 1, 30])
-def test_numbers_reach_all_of_their_conditional(totals):
-    """One chain of 20,000 draws given few words, against the same by NUTS' own words: sums over a grid of two numbers."""
+@pytest.fixture(scope="module")
+def chain_of_two_numbers():
+    """A story of two numbers of one topic, and its chain of 20,000 draws given counts: compiled once for all of these."""
     two_terms = Corpus.from_counts(np.ones((3, 2), int))
     background = np.log(np.array([0.7, 0.3], np.float32))
 
@@ -265,16 +268,26 @@ def test_numbers_reach_all_of_their_conditional(totals):
     graph = read(story, two_terms, None, {})
     tried = few(graph)
     block = LogLinearBlock.recognise(graph, ["numbers"], tried)
+
+    @partial(jax.jit, compiler_options=OPTIMISED)
+    def chain(counts):
+        z = tried.values["z"]._replace(topic_term=counts)
+
+        def step(x, key):
+            new, _ = block.draw(key, {**tried.values, "numbers": x, "z": z}, tried.data)
+            return new["numbers"], new["numbers"]
+
+        return jax.lax.scan(step, jnp.zeros((1, 2)), jax.random.split(jax.random.key(0), 20_000))[1]
+
+    return background, chain
+
+
+@pytest.mark.parametrize("totals", [0, 1, 30])
+def test_numbers_reach_all_of_their_conditional(chain_of_two_numbers, totals):
+    """One chain of 20,000 draws given few words, against the same by NUTS' own words: sums over a grid of two numbers."""
+    background, chain = chain_of_two_numbers
     counts = np.array([[totals * 0.1, totals * 0.9]], np.float32)
-    z = tried.values["z"]._replace(topic_term=jnp.asarray(counts))
-
-    def step(x, key):
-        new, _ = block.draw(key, {**tried.values, "numbers": x, "z": z}, tried.data)
-        return new["numbers"], new["numbers"]
-
-    _, chain = jax.jit(lambda x, keys: jax.lax.scan(step, x, keys))(
-        jnp.zeros((1, 2)), jax.random.split(jax.random.key(0), 20_000)
-    )
+    chain = chain(jnp.asarray(counts))
     chain = np.asarray(chain)[200:, 0]
     grid = np.linspace(-14, 14, 1401)
     a, b = np.meshgrid(grid, grid, indexing="ij")
@@ -298,19 +311,24 @@ def test_numbers_reach_all_of_their_conditional(totals):
 
 def test_widths_of_slices_do_not_depend_on_what_is_drawn(monkeypatch):
     """Else a number would be left more easily than it is reached, and its law were another."""
-    block, widths = block_of(facets), []
+    block, recorded, widths = block_of(facets), [], []
     tried = few(block.graph)
 
-    def recorded(key, log_p, width, *rest):
-        widths[-1].append(np.asarray(width))
+    def recording(key, log_p, width, *rest):
+        recorded.append(width)
         return jnp.zeros(jnp.broadcast_shapes(width.shape, jax.eval_shape(log_p, jnp.zeros(width.shape)).shape))
 
-    monkeypatch.setattr(log_linear, "slice_draws", recorded)
+    @jax.jit
+    def of_a_draw(sites):
+        recorded.clear()
+        block.draw(jax.random.key(2), {**tried.values, **sites}, tried.data)
+        return list(recorded)
+
+    monkeypatch.setattr(log_linear, "slice_draws", recording)
     for shift in (0.0, 0.9):
-        widths.append([])
         sites = {site: tried.values[site] + shift * jnp.ones_like(tried.values[site]) for site in block.sites}
         sites = {site: value.at[..., 0].add(-3 * shift) for site, value in sites.items()}
-        block.draw(jax.random.key(2), {**tried.values, **sites}, tried.data)
+        widths.append(of_a_draw(sites))
     assert len(widths[0]) >= 2 * len(block.sites)
     for one, other in zip(*widths, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -336,9 +354,11 @@ def test_slices_of_many_numbers_have_the_law_of_each():
         )
 
     first = x
+    wide = jax.jit(lambda step, x, width: moved(step, x, width, 20), compiler_options=OPTIMISED)
     for step, width in enumerate((0.2, 2.0, 50.0)):
-        x = moved(step, x, width, 20)
-    x = jax.jit(lambda x: jax.lax.fori_loop(3, 40, moved, x))(x)  # intervals that end within the slice
+        x = wide(step, x, width)
+    narrow = jax.jit(lambda x: jax.lax.fori_loop(3, 40, moved, x), compiler_options=OPTIMISED)
+    x = narrow(x)  # intervals that end within the slice
     assert (np.asarray(x) != np.asarray(first)).mean() > 0.999
     assert stats.kstest(x[0], "norm").pvalue > LEVEL and stats.kstest(x[1], "laplace").pvalue > LEVEL
     assert stats.ks_2samp(x[2], first[2]).pvalue > LEVEL
