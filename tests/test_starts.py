@@ -145,6 +145,7 @@ def test_chains_start_each_in_its_own_place_and_near_the_topics_of_the_corpus(mo
 def test_chains_in_one_state_start_where_chains_of_their_own_do(monkeypatch, number):
     """As an accelerator runs them, one chain or several."""
     monkeypatch.setattr(starts, "FEWEST_TOKENS", 0)
+    monkeypatch.setattr(chains.Chains, "_ready", lambda self, steps: None)  # the program of a step, which none takes
     graph = read(lda, piles(), None, {"num_topics": 4})
     data = Data(graph.documents(batches=True), graph.response.on_device())
     kernel, begin = choose_blocks(graph).kernel(), starts.start_topics("merged", None, graph, data, 1)
