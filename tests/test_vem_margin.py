@@ -30,6 +30,7 @@ from test_vem_stories import words
 from topiczoo import inference
 from topiczoo.corpora import Corpus
 from topiczoo.diagnostics import diagnose
+from topiczoo.inference.em import engine
 from topiczoo.inference.em.components import Settings
 from topiczoo.inference.em.loop import together
 from topiczoo.inference.em.margins import NARROWER, WIDER
@@ -432,16 +433,15 @@ def test_a_grid_that_is_none_is_refused():
             inference.grid_search(inference.vem, medlda, corpus, y, grid, **search)
 
 
-def test_what_is_not_served_is_named(monkeypatch):
+def test_what_is_not_served_is_named():
+    """By the engine itself: who would serve it is not its to say."""
     corpus, y = planted("binary", 12)
     with pytest.raises(ValueError, match="beside a normal response it needs a normal prior"):
-        inference.vem(
-            medlda, corpus, np.linspace(-1, 1, 12), margin="regression", prior="laplace", nu=1.0, num_topics=2
-        )
+        engine.vem(medlda, corpus, np.linspace(-1, 1, 12), margin="regression", prior="laplace", nu=1.0, num_topics=2)
     with pytest.raises(ValueError, match="cannot serve the site 'nu'"):
-        inference.vem(medlda, corpus, y, margin="binary", prior="laplace", nu=None, num_topics=2)
+        engine.vem(medlda, corpus, y, margin="binary", prior="laplace", nu=None, num_topics=2)
     with pytest.raises(ValueError, match="slack is 'two'; choose from 'n', 'one'"):
-        inference.vem(medlda, corpus, y, margin="binary", slack="two")
+        engine.vem(medlda, corpus, y, margin="binary", slack="two")
 
     def shifted(corpus, y=None, *, num_topics=3):
         """A margin in a story of one's own, its scores shifted: named, not misread."""
@@ -451,4 +451,4 @@ def test_what_is_not_served_is_named(monkeypatch):
             numpyro.sample("y", OneAgainstAll(scores, 1.0, 4.0), obs=y)
 
     with pytest.raises(ValueError, match="its scores are not zbar @ eta alone"):
-        inference.vem(shifted, corpus, np.arange(12) % 3.0)
+        engine.vem(shifted, corpus, np.arange(12) % 3.0)
