@@ -59,8 +59,8 @@ def test_topics_have_their_exact_law(monkeypatch, story, layout, collapse):
     assert (data.batches.long is None) == (layout is None)
     theta = np.full((len(corpus), known.K), 1 / known.K, np.float32)
 
-    # of a sampler that takes its tokens one after another most is running: optimised code is worth its compiling
-    optimised = {"xla_backend_optimization_level": 2} if collapse == "topics" else None
+    # where tokens are taken one after another most is running: optimised code is worth its compiling
+    optimised = {"xla_backend_optimization_level": 2} if collapse == "topics" or layout else None
 
     @partial(jax.jit, compiler_options=optimised)
     def run(key, data, y):
