@@ -15,6 +15,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from lengths import slow_but
 from scipy import stats
 
 from topiczoo import inference, models
@@ -198,7 +199,7 @@ LAWS = {
 }
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("name", slow_but(LAWS, "facets", "one for all topics", "a scale that multiplies"))
 def test_sites_and_counts_stay_pairs_of_their_law(name):
     story, arguments, totals = LAWS[name]
     block = block_of(story, **arguments)
@@ -365,6 +366,7 @@ def test_slices_of_many_numbers_have_the_law_of_each():
     assert abs(np.mean(np.asarray(x[2]) > 1) - 0.3) < 5 * np.sqrt(0.21 / number)
 
 
+@pytest.mark.slow
 def test_a_fit_of_facets_passes_its_check_and_finds_its_sides():
     corpus = Corpus.from_counts(rng.multinomial(40, [0.4, 0.3, 0.2, 0.1], 60), covariates={"side": np.arange(60) % 2})
     inference.check(facets, corpus)

@@ -11,7 +11,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 import user_stories
-from lengths import longest_but
+from lengths import longest_but, slow_but
 from scipy.special import gammaln
 
 from topiczoo import inference, models
@@ -271,6 +271,7 @@ def test_every_word_begins_in_a_topic_that_its_document_may_have():
     assert (counts.sum(0) > 0.2 * counts.sum()).all()
 
 
+@pytest.mark.slow
 def test_chains_of_labelled_documents_end_alike():
     """Six labels, and words that all have: from random topics three chains of four end in traps."""
     rng = np.random.default_rng(0)
@@ -320,7 +321,7 @@ SEEDED = {
 }
 
 
-@pytest.mark.parametrize("name", SEEDED)
+@pytest.mark.parametrize("name", slow_but(SEEDED, "seeded_lda"))
 def test_seeded_topics_start_from_their_seeds(name):
     """A pile's topic is the one that has one of its terms as a seed, in all chains, and documents are in it at once."""
     corpus, story = piles(), getattr(models, name)

@@ -15,6 +15,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from lengths import slow_but
 
 from topiczoo import corpora, inference, models
 from topiczoo.corpora.layouts import SMALL, rounded_up
@@ -78,7 +79,10 @@ AGAIN = {
 LITTLE = {"vem": {"num_iterations": 2}, "svi": {"num_steps": 4}, "nuts": {**SHORT}, "gibbs": {**SHORT}}
 
 
-@pytest.mark.parametrize("name", AGAIN)
+KEPT = ("vem, a normal response", "vem, a learned prior", "vem, documents of one topic", "svi")
+
+
+@pytest.mark.parametrize("name", slow_but(AGAIN, *KEPT))
 def test_a_second_fit_by_any_engine_compiles_nothing(name):
     """Another seed, another number in the prior, another half of the corpus; and numbers that are not those of the first."""
     engine, story, y, first, other = AGAIN[name]
@@ -108,6 +112,7 @@ def bounded_story(corpus, y=None, *, how_many=2, most=1.0):
         numpyro.sample("y", dist.Normal(zbar @ slope, 1), obs=y)
 
 
+@pytest.mark.slow
 def test_steps_of_svi_are_kept_by_all_that_they_depend_on():
     """The bounds of a site, the size of slices, the guide, the rate: what was compiled for others does not serve."""
     usual = {"batch_size": 30, "num_steps": 3, "num_draws": 5, "progress_bar": False}

@@ -249,6 +249,7 @@ def copies(corpus, y=None, *, number=1):
             numpyro.sample(f"y{copy}", dist.Normal(x, 0.6), obs=y)
 
 
+@pytest.mark.slow
 def test_vem_with_weight_2_is_vem_with_each_response_twice():
     settings = {"num_iterations": 4, "progress_bar": False, "tolerance": 0.0}
     once = inference.vem(copies, CORPUS[:30], Y[:30], response_weight=2, **settings)
@@ -365,6 +366,7 @@ def test_the_scale_does_not_fall_with_topics_that_follow_the_response(engine, se
     assert 0.4 < fit.draws["sigma"].mean() < 2.5 and not fit.story.weighed
 
 
+@pytest.mark.slow
 def test_nuts_draws_a_scale_and_all_else_in_turn():
     """The scale by the documents held out, in one kernel with coefficients and proportions."""
     fit = inference.nuts(
