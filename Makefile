@@ -7,7 +7,9 @@ WORKERS ?= 2
 
 BIN := $(VENV)/bin
 # Compiled programs are kept between tests and between runs: most of a test's time is XLA compiling.
-CACHE := JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/jax JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.1
+# Python's own of the package and of the tests likewise, whatever the environment says: they are read by both workers, by the
+# processes that tests start, and by what is run next.
+CACHE := JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/jax JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.1 PYTHONDONTWRITEBYTECODE=
 # The folders that become subpackages of topiczoo, and where mypy finds them laid out so.
 FOLDERS := models inference diagnostics corpora
 TYPING := .cache/typing/topiczoo

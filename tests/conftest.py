@@ -57,8 +57,11 @@ def no_program_from_before_a_patch(request):
 
 # by how long they take, as far as it matters: what is dear at the end keeps one worker waiting for the other
 FIRST = (
-    "test_tutorials", "test_topic_draws", "test_ratio", "test_augmented_draws", "test_vem_responses", "test_svi",
-    "test_augmentation", "test_exact_prediction", "test_marginal", "test_vem", "test_enumeration", "test_fit",
+    "test_tutorials", "test_log_linear", "test_waiting", "test_starts", "test_exact_prediction", "test_topic_draws",
+    "test_vem_composed", "test_svi", "test_weighed_engines", "test_learned_priors", "test_vem_responses", "test_vem_margin",
+    "test_structured_stories", "test_gpu_sweep", "test_block_draws", "test_ratio", "test_augmented_draws", "test_vem",
+    "test_augmentation", "test_lasting", "test_supervised_references", "test_fit", "test_online", "test_marginal",
+    "test_enumeration",
 )  # fmt: skip
 LAST = ("test_mutants", "test_text", "test_corpora", "test_readers", "test_judged_numbers", "test_topic_quality")
 

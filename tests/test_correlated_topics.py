@@ -132,6 +132,7 @@ def test_densities_of_responses_are_averaged_over_topics_and_what_drives_them(fi
     assert_mean(np.exp(found[0, 0]), density(0.9))
 
 
+@pytest.mark.slow
 def test_the_rest_of_a_document_follows_from_its_beginning(fit):
     halves = [
         Corpus.from_counts(np.tile(np.bincount(terms, minlength=3), (COPIES, 1)), list("abc"))

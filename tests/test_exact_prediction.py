@@ -416,6 +416,7 @@ def of_theta(corpus, y=None, *, num_topics=K, alpha=ALPHA):
         numpyro.sample("y", dist.Normal(theta @ eta, sigma), obs=y)
 
 
+@pytest.mark.slow
 def test_a_response_of_proportions_follows_theta_given_the_words():
     """theta given topics is Dirichlet(alpha + n): 4,000 draws of it stand for each assignment of topics."""
     y = np.array([0.5, -0.4, 1.0, 0.2])[WHICH]

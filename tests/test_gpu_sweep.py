@@ -6,6 +6,8 @@ probability 2e-6 a case.
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import known_parameters as known
@@ -92,7 +94,7 @@ def test_topics_have_their_exact_law(interpreted, story):
     data, y = layouts.documents(corpus, batches=True), graph.response.on_device()
     theta = np.full((len(corpus), known.K), 1 / known.K, np.float32)
 
-    @jax.jit
+    @partial(jax.jit, compiler_options={"xla_backend_optimization_level": 2})  # most of it is running
     @traced
     def run(key, data, y):
         def step(z, key):

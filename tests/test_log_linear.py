@@ -7,12 +7,15 @@ of them in all: a right program fails with probability 4e-5.
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from lengths import slow_but
 from scipy import stats
 
 from topiczoo import inference, models
@@ -27,6 +30,7 @@ from topiczoo.inference.story.tracing import Data
 from topiczoo.models import draw_words
 
 PAIRS, LEVEL = 2000, 1e-6
+OPTIMISED = {"xla_backend_optimization_level": 2}  # where most of a test is running, not compiling
 rng = np.random.default_rng(0)
 SIDE = np.arange(30) % 2
 CORPUS = Corpus.from_counts(rng.poisson(1.0, (30, 4)) + 1, covariates={"side": SIDE})
@@ -164,25 +168,27 @@ def test_terms_that_no_topic_has_do_not_count_for_the_factor():
     np.testing.assert_allclose(slope, 0.37, rtol=1e-4)
 
 
-def pairs(story, key, block, data, values, totals):
-    """Sites from their prior, and counts of as many words as ``totals`` says given these."""
-    graph = block.graph
+def pairs(block, data, values, totals):
+    """By seed: sites from their prior, and counts of as many words as ``totals`` says given these."""
 
-    def one(key):
-        keys = jax.random.split(key, len(block.sites) + 1)
-        priors = look(graph, block.sites, values, data).priors
+    @jax.jit
+    @jax.vmap
+    def sites(key):
+        priors = look(block.graph, block.sites, values, data).priors
         own = {
             name: priors[name].expand(values[name].shape).sample(key) if priors[name].batch_shape != values[name].shape
             else priors[name].sample(key)
-            for name, key in zip(block.sites, keys, strict=False)
+            for name, key in zip(block.sites, jax.random.split(key, len(block.sites)), strict=True)
         }  # fmt: skip
-        beta = look(graph, block.sites, {**values, **own}, data).beta
-        drawn = jax.vmap(lambda key, p, n: dist.Multinomial(n, p, total_count_max=400).sample(key))
-        flat = beta.reshape(-1, beta.shape[-1])
-        counts = drawn(jax.random.split(keys[-1], len(flat)), flat, jnp.asarray(totals).ravel())
-        return own, counts.reshape(beta.shape).astype(jnp.float32)
+        return own, look(block.graph, block.sites, {**values, **own}, data).beta
 
-    return jax.lax.map(one, jax.random.split(key, PAIRS), batch_size=500)
+    def drawn(seed):
+        own, beta = sites(jax.random.split(jax.random.key(seed), PAIRS))
+        p = np.asarray(beta, float)
+        counts = np.random.default_rng(seed).multinomial(totals, p / p.sum(-1, keepdims=True))  # compiles nothing
+        return own, jnp.asarray(counts, jnp.float32)
+
+    return drawn
 
 
 LAWS = {
@@ -193,24 +199,26 @@ LAWS = {
 }
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("name", slow_but(LAWS, "facets", "one for all topics", "a scale that multiplies"))
 def test_sites_and_counts_stay_pairs_of_their_law(name):
     story, arguments, totals = LAWS[name]
     block = block_of(story, **arguments)
     tried = few(block.graph)
     data, values = tried.data, tried.values
-    own, counts = pairs(story, jax.random.key(1), block, data, values, totals)
-    fresh = pairs(story, jax.random.key(2), block, data, values, totals)
+    made = pairs(block, data, values, totals)
+    (own, counts), fresh = made(1), made(2)
 
     @jax.jit
+    @jax.vmap
     def drawn_three_times(key, own, counts):
         z = values["z"]._replace(topic_term=counts)
-        for step in range(3):
-            own, _ = block.draw(jax.random.fold_in(key, step), {**values, **own, "z": z}, data)
-        return own
 
-    keys = jax.random.split(jax.random.key(3), PAIRS)
-    moved = jax.lax.map(lambda all: drawn_three_times(*all), (keys, own, counts), batch_size=500)
+        def step(number, own):
+            return block.draw(jax.random.fold_in(key, number), {**values, **own, "z": z}, data)[0]
+
+        return jax.lax.fori_loop(0, 3, step, own)
+
+    moved = drawn_three_times(jax.random.split(jax.random.key(3), PAIRS), own, counts)
 
     @jax.jit
     @jax.vmap
@@ -246,9 +254,9 @@ ABOUT = {
 }
 
 
-@pytest.mark.parametrize("totals", [0, 1, 30])
-def test_numbers_reach_all_of_their_conditional(totals):
-    """One chain of 20,000 draws given few words, against the same by NUTS' own words: sums over a grid of two numbers."""
+@pytest.fixture(scope="module")
+def chain_of_two_numbers():
+    """A story of two numbers of one topic, and its chain of 20,000 draws given counts: compiled once for all of these."""
     two_terms = Corpus.from_counts(np.ones((3, 2), int))
     background = np.log(np.array([0.7, 0.3], np.float32))
 
@@ -261,16 +269,26 @@ def test_numbers_reach_all_of_their_conditional(totals):
     graph = read(story, two_terms, None, {})
     tried = few(graph)
     block = LogLinearBlock.recognise(graph, ["numbers"], tried)
+
+    @partial(jax.jit, compiler_options=OPTIMISED)
+    def chain(counts):
+        z = tried.values["z"]._replace(topic_term=counts)
+
+        def step(x, key):
+            new, _ = block.draw(key, {**tried.values, "numbers": x, "z": z}, tried.data)
+            return new["numbers"], new["numbers"]
+
+        return jax.lax.scan(step, jnp.zeros((1, 2)), jax.random.split(jax.random.key(0), 20_000))[1]
+
+    return background, chain
+
+
+@pytest.mark.parametrize("totals", [0, 1, 30])
+def test_numbers_reach_all_of_their_conditional(chain_of_two_numbers, totals):
+    """One chain of 20,000 draws given few words, against the same by NUTS' own words: sums over a grid of two numbers."""
+    background, chain = chain_of_two_numbers
     counts = np.array([[totals * 0.1, totals * 0.9]], np.float32)
-    z = tried.values["z"]._replace(topic_term=jnp.asarray(counts))
-
-    def step(x, key):
-        new, _ = block.draw(key, {**tried.values, "numbers": x, "z": z}, tried.data)
-        return new["numbers"], new["numbers"]
-
-    _, chain = jax.jit(lambda x, keys: jax.lax.scan(step, x, keys))(
-        jnp.zeros((1, 2)), jax.random.split(jax.random.key(0), 20_000)
-    )
+    chain = chain(jnp.asarray(counts))
     chain = np.asarray(chain)[200:, 0]
     grid = np.linspace(-14, 14, 1401)
     a, b = np.meshgrid(grid, grid, indexing="ij")
@@ -294,19 +312,24 @@ def test_numbers_reach_all_of_their_conditional(totals):
 
 def test_widths_of_slices_do_not_depend_on_what_is_drawn(monkeypatch):
     """Else a number would be left more easily than it is reached, and its law were another."""
-    block, widths = block_of(facets), []
+    block, recorded, widths = block_of(facets), [], []
     tried = few(block.graph)
 
-    def recorded(key, log_p, width, *rest):
-        widths[-1].append(np.asarray(width))
+    def recording(key, log_p, width, *rest):
+        recorded.append(width)
         return jnp.zeros(jnp.broadcast_shapes(width.shape, jax.eval_shape(log_p, jnp.zeros(width.shape)).shape))
 
-    monkeypatch.setattr(log_linear, "slice_draws", recorded)
+    @jax.jit
+    def of_a_draw(sites):
+        recorded.clear()
+        block.draw(jax.random.key(2), {**tried.values, **sites}, tried.data)
+        return list(recorded)
+
+    monkeypatch.setattr(log_linear, "slice_draws", recording)
     for shift in (0.0, 0.9):
-        widths.append([])
         sites = {site: tried.values[site] + shift * jnp.ones_like(tried.values[site]) for site in block.sites}
         sites = {site: value.at[..., 0].add(-3 * shift) for site, value in sites.items()}
-        block.draw(jax.random.key(2), {**tried.values, **sites}, tried.data)
+        widths.append(of_a_draw(sites))
     assert len(widths[0]) >= 2 * len(block.sites)
     for one, other in zip(*widths, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -332,15 +355,18 @@ def test_slices_of_many_numbers_have_the_law_of_each():
         )
 
     first = x
+    wide = jax.jit(lambda step, x, width: moved(step, x, width, 20), compiler_options=OPTIMISED)
     for step, width in enumerate((0.2, 2.0, 50.0)):
-        x = moved(step, x, width, 20)
-    x = jax.jit(lambda x: jax.lax.fori_loop(3, 40, moved, x))(x)  # intervals that end within the slice
+        x = wide(step, x, width)
+    narrow = jax.jit(lambda x: jax.lax.fori_loop(3, 40, moved, x), compiler_options=OPTIMISED)
+    x = narrow(x)  # intervals that end within the slice
     assert (np.asarray(x) != np.asarray(first)).mean() > 0.999
     assert stats.kstest(x[0], "norm").pvalue > LEVEL and stats.kstest(x[1], "laplace").pvalue > LEVEL
     assert stats.ks_2samp(x[2], first[2]).pvalue > LEVEL
     assert abs(np.mean(np.asarray(x[2]) > 1) - 0.3) < 5 * np.sqrt(0.21 / number)
 
 
+@pytest.mark.slow
 def test_a_fit_of_facets_passes_its_check_and_finds_its_sides():
     corpus = Corpus.from_counts(rng.multinomial(40, [0.4, 0.3, 0.2, 0.1], 60), covariates={"side": np.arange(60) % 2})
     inference.check(facets, corpus)

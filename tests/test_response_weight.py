@@ -135,20 +135,27 @@ def test_scales_are_drawn_given_held_out_documents_that_count_for_nothing_else()
 def test_coefficients_given_auxiliary_variables_do_not_know_responses_held_out(y, arguments):
     """Flipped, they change nothing; others do."""
     graph = with_weight(read(slda_glm, CORPUS, y, {"num_topics": 3, **arguments}), 2)
+    whole = Data(documents(CORPUS, batches=True), graph.response.on_device())
+    plan, data = hold_out(choose_blocks(graph), whole)
+    (block,) = [block for block in plan.blocks if isinstance(block, AugmentedBlock)]
+    zbar, tried = np.random.default_rng(2).dirichlet(np.ones(3), 60), few(graph).values
+    counts = jnp.asarray(np.round(zbar * CORPUS.lengths[:, None]), jnp.float32)
+    values = {
+        "z": tried["z"]._replace(document_topic=counts), "beta": jnp.full((3, 8), 1 / 8),
+        "theta": jnp.full((60, 3), 1 / 3), "eta": jnp.full(tried["eta"].shape, 0.3),
+    }  # fmt: skip
+
+    @jax.jit
+    def mean(data):
+        auxiliary = block.auxiliary(jax.random.key(1), jnp.asarray(0) if block.classes else None, values, data)
+        return block.conditional(auxiliary, values, data)[0].mean
+
     rows, found = list(graph.held_out), {}
     for name, flipped in (("as they are", []), ("held out", rows), ("others", [r for r in range(60) if r not in rows])):
         new = np.where(np.isin(np.arange(60), flipped), (y + 1) % (y.max() + 1), y)
         own = with_weight(read(slda_glm, CORPUS, new, {"num_topics": 3, **arguments}), 2)
-        plan, data = hold_out(choose_blocks(own), Data(documents(CORPUS, batches=True), own.response.on_device()))
-        (block,) = [block for block in plan.blocks if isinstance(block, AugmentedBlock)]
-        zbar = np.random.default_rng(2).dirichlet(np.ones(3), 60)
-        counts = jnp.asarray(np.round(zbar * CORPUS.lengths[:, None]), jnp.float32)
-        values = {
-            "z": few(own).values["z"]._replace(document_topic=counts), "beta": jnp.full((3, 8), 1 / 8),
-            "theta": jnp.full((60, 3), 1 / 3), "eta": jnp.full(few(own).values["eta"].shape, 0.3),
-        }  # fmt: skip
-        auxiliary = block.auxiliary(jax.random.key(1), jnp.asarray(0) if block.classes else None, values, data)
-        found[name] = np.asarray(block.conditional(auxiliary, values, data)[0].mean)
+        assert list(own.held_out) == rows
+        found[name] = np.asarray(mean(data._replace(y=own.response.on_device())))
     np.testing.assert_allclose(found["held out"], found["as they are"], rtol=1e-5)
     assert np.abs(found["others"] - found["as they are"]).max() > 0.1
 

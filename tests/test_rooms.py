@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -26,6 +27,7 @@ RANK = {
 MOST_FILES = 14
 
 
+@functools.cache
 def modules() -> dict[str, Path]:
     """Every module of the package by its dotted name, without the first part."""
     found = {}
@@ -38,18 +40,9 @@ def modules() -> dict[str, Path]:
 
 def imports(name: str, path: Path) -> list[tuple[str, bool]]:
     """The modules of the package that a module imports, and whether within a function."""
-    tree = ast.parse(path.read_text())
-    inside = {
-        id(node)
-        for function in ast.walk(tree)
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
-        for node in ast.walk(function)
-    }
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     found = []
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.ImportFrom):
-            continue
+    for node, inside in imports_of(ast.parse(path.read_text())):
         if node.level:
             base = ".".join(package.split(".")[: len(package.split(".")) - node.level + 1])
             start = f"{base}.{node.module}" if node.module else base
@@ -59,11 +52,23 @@ def imports(name: str, path: Path) -> list[tuple[str, bool]]:
             continue
         for alias in node.names:
             whole = f"{start}.{alias.name}"
-            found.append((whole if whole in modules() else start, id(node) in inside))
+            found.append((whole if whole in modules() else start, inside))
     return found
 
 
-GRAPH = {name: imports(name, path) for name, path in modules().items()}
+def imports_of(node: ast.AST, inside: bool = False) -> list[tuple[ast.ImportFrom, bool]]:
+    """What a tree imports from modules, and whether within a function; no statement is within an expression."""
+    if isinstance(node, ast.ImportFrom):
+        return [(node, inside)]
+    inside |= isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    below = (child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr))
+    return [found for child in below for found in imports_of(child, inside)]
+
+
+@functools.cache
+def graph() -> dict[str, list[tuple[str, bool]]]:
+    """What every module imports: found out when a test asks, not when tests are collected."""
+    return {name: imports(name, path) for name, path in modules().items()}
 
 
 def room(module: str) -> str:
@@ -72,9 +77,9 @@ def room(module: str) -> str:
     return inner if inner in RANK else parts[0]
 
 
-@pytest.mark.parametrize("module", sorted(GRAPH))
+@pytest.mark.parametrize("module", sorted(modules()))
 def test_a_module_imports_only_from_rooms_below_its_own(module):
-    for other, _ in GRAPH[module]:
+    for other, _ in graph()[module]:
         own, its = room(module), room(other)
         assert own == its or RANK[its] < RANK[own], f"{module} imports {other}"
 
@@ -85,19 +90,19 @@ def test_there_is_no_circle():
     def follow(module: str, path: tuple[str, ...]) -> None:
         assert module not in path, f"a circle: {' -> '.join((*path[path.index(module) :], module))}"
         if module not in done:
-            for other, _ in GRAPH[module]:
-                if other != module and other in GRAPH:
+            for other, _ in graph()[module]:
+                if other != module and other in graph():
                     follow(other, (*path, module))
             done.add(module)
 
-    for module in GRAPH:
+    for module in graph():
         follow(module, ())
 
 
 def test_nothing_of_the_package_is_imported_within_a_function():
     """But for the catalogue, which lists what its own package exports, for JAX, which readers of files do without, and for
     the command line, whose --help must not wait for either."""
-    late = {(module, other) for module, found in GRAPH.items() for other, inside in found if inside}
+    late = {(module, other) for module, found in graph().items() for other, inside in found if inside}
     late = {(module, other) for module, other in late if not room(module).startswith("topiczoo")}
     assert late <= {("models.catalogue", "models"), ("corpora.corpus", "corpora.pairs")}, late
 

@@ -11,7 +11,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 import user_stories
-from lengths import longest_but
+from lengths import longest_but, slow_but
 from scipy.special import gammaln
 
 from topiczoo import inference, models
@@ -170,6 +170,7 @@ def test_chains_start_each_in_its_own_place_and_near_the_topics_of_the_corpus(mo
 def test_chains_in_one_state_start_where_chains_of_their_own_do(monkeypatch, number):
     """As an accelerator runs them, one chain or several."""
     monkeypatch.setattr(starts, "FEWEST_TOKENS", 0)
+    monkeypatch.setattr(chains.Chains, "_ready", lambda self, steps: None)  # the program of a step, which none takes
     graph = read(lda, piles(), None, {"num_topics": 4})
     data = Data(graph.documents(batches=True), graph.response.on_device())
     kernel, begin = choose_blocks(graph).kernel(), starts.start_topics("merged", None, graph, data, 1)
@@ -295,6 +296,7 @@ def test_every_word_begins_in_a_topic_that_its_document_may_have():
     assert (counts.sum(0) > 0.2 * counts.sum()).all()
 
 
+@pytest.mark.slow
 def test_chains_of_labelled_documents_end_alike():
     """Six labels, and words that all have: from random topics three chains of four end in traps."""
     rng = np.random.default_rng(0)
@@ -344,7 +346,7 @@ SEEDED = {
 }
 
 
-@pytest.mark.parametrize("name", SEEDED)
+@pytest.mark.parametrize("name", slow_but(SEEDED, "seeded_lda"))
 def test_seeded_topics_start_from_their_seeds(name):
     """A pile's topic is the one that has one of its terms as a seed, in all chains, and documents are in it at once."""
     corpus, story = piles(), getattr(models, name)

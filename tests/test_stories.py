@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import numpy as np
 import numpyro
+import numpyro.distributions as dist
 import pytest
 import stories
 from numpyro import handlers
@@ -12,6 +13,7 @@ from numpyro.infer.util import log_density
 from scipy import stats
 
 from topiczoo import models
+from topiczoo.inference.story.tracing import feasible
 
 
 def log_joint(name, corpus, y, values):
@@ -91,3 +93,20 @@ def test_bags_are_drawn_from_the_documents_topic():
     counts = np.asarray(bag.sample(jax.random.key(0)))
     np.testing.assert_array_equal(counts.argmax(1), np.arange(12) % 3)
     np.testing.assert_array_equal(counts.sum(1), corpus.lengths)
+
+
+def test_values_that_a_story_is_tried_out_at_lie_in_their_support_and_are_no_pattern():
+    """As random as numbers of a generator: spread evenly, no place like its neighbour, and no site like another."""
+
+    def value(name, fn):
+        return feasible({"name": name, "fn": fn, "kwargs": {}})
+
+    free = {name: np.asarray(value(name, dist.Normal(0, 1).expand([5000])), float) for name in ("a", "b")}
+    np.testing.assert_array_equal(free["a"], value("a", dist.Normal(3, 2).expand([5000])))
+    for numbers in free.values():
+        assert stats.kstest(numbers, "uniform", (-1, 2)).pvalue > 1e-4
+        assert abs(np.corrcoef(numbers[1:], numbers[:-1])[0, 1]) < 0.06
+    assert abs(np.corrcoef(free["a"], free["b"])[0, 1]) < 0.06
+    for fn in (dist.Dirichlet(np.ones(4)).expand([3]), dist.HalfNormal(1), dist.Beta(2, 2), dist.LKJCholesky(3)):
+        assert np.all(fn.support(value("a", fn))) and np.shape(value("a", fn)) == fn.shape()
+    assert value("a", dist.Bernoulli(0.5)) is None

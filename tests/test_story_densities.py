@@ -5,6 +5,7 @@ Values of all sites are given, so that nothing is drawn and nothing is left to c
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -45,8 +46,13 @@ TOPICS = {
 
 def densities(story, y=None, values=GIVEN, **arguments):
     """The sum of every sample site's log-density."""
-    trace = run(Story(story, arguments), CORPUS, None if y is None else jnp.asarray(y), values)
-    return {name: float(log_prob(site).sum()) for name, site in trace.items() if site["type"] == "sample"}
+
+    @jax.jit
+    def by_site(values):
+        trace = run(Story(story, arguments), CORPUS, None if y is None else jnp.asarray(y), values)
+        return {name: log_prob(site).sum() for name, site in trace.items() if site["type"] == "sample"}
+
+    return {name: float(density) for name, density in by_site(dict(values)).items()}
 
 
 def assert_densities(found, expected):

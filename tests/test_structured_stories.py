@@ -185,12 +185,18 @@ def drawn(name, *responses, **more):
     corpus, y, given = made(name)
     story, data = getattr(models, name), (corpus, *(responses or (() if y is None else (y.astype(int),))))
     given = {**given, **more}
-    trace = handlers.trace(handlers.seed(story, 3)).get_trace(*data, **given)
-    values = {n: s["value"] for n, s in trace.items() if s["type"] == "sample" and not s["is_observed"]}
+    seeded = handlers.seed(story, 3)
+
+    @jax.jit
+    def draw():
+        trace = handlers.trace(seeded).get_trace(*data, **given)
+        return {n: s["value"] for n, s in trace.items() if s["type"] == "sample" and not s["is_observed"]}
+
+    values = draw()
     if name == "keyatm":  # a word that is no keyword was drawn from its topic's other terms
         z, (_, term) = np.asarray(values["z"]), corpus.tokens()
         values["z"] = np.where((z >= 3) & ~given["seeds"][np.maximum(z - 3, 0), term], z - 3, z)
-    density, _ = log_density(handlers.seed(story, 3), data, given, values)
+    density = jax.jit(lambda values: log_density(seeded, data, given, values)[0])(values)
     exact = {n: np.asarray(value, int if n == "z" else float) for n, value in values.items()}
     return exact, float(density), corpus, y, given
 

@@ -6,6 +6,8 @@ with probability 2e-6 a case. Where copies are compared with each other the limi
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import known_parameters as known
 import numpy as np
@@ -57,7 +59,10 @@ def test_topics_have_their_exact_law(monkeypatch, story, layout, collapse):
     assert (data.batches.long is None) == (layout is None)
     theta = np.full((len(corpus), known.K), 1 / known.K, np.float32)
 
-    @jax.jit
+    # where tokens are taken one after another most is running: optimised code is worth its compiling
+    optimised = {"xla_backend_optimization_level": 2} if collapse == "topics" or layout else None
+
+    @partial(jax.jit, compiler_options=optimised)
     def run(key, data, y):
         def step(values, key):
             new, means = block.draw(key, values, Data(data, y))

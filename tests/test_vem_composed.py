@@ -13,6 +13,7 @@ import pytest
 import stories
 import user_stories
 from by_loops import expected_log, log_polya, words_bound
+from lengths import slow_but
 from scipy.special import digamma, logsumexp, softmax
 
 from topiczoo import inference
@@ -210,7 +211,7 @@ def test_the_turn_of_a_class_above_topics_and_response_is_that_of_loops():
     np.testing.assert_allclose(moved.classes["share"], shares.sum(1) + 2.0, rtol=1e-4)
 
 
-@pytest.mark.parametrize("order", ["parallel", "sequential"])
+@pytest.mark.parametrize("order", slow_but(["parallel", "sequential"], "sequential"))
 def test_a_class_with_a_response_rises_or_says_why_not(order):
     corpus, y = user_stories.small(12)
     arguments = {"leanings": user_stories.LEANINGS}

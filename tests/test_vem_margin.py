@@ -30,6 +30,7 @@ from test_vem_stories import words
 from topiczoo import inference
 from topiczoo.corpora import Corpus
 from topiczoo.diagnostics import diagnose
+from topiczoo.inference.em import engine
 from topiczoo.inference.em.components import Settings
 from topiczoo.inference.em.loop import together
 from topiczoo.inference.em.margins import NARROWER, WIDER
@@ -277,35 +278,39 @@ def test_the_tilt_of_a_normal_response_is_the_slope_of_its_expectation(both):
 def test_the_objective_beside_a_normal_response_is_that_of_loops_and_its_m_step_the_best(both):
     model, before, after = both
     sigma_before, sigma_after = (float(state.response.values["sigma"]) for state in (before, after))
-    x, y = mean_topics_of(model, before)[LABELLED], Y[LABELLED]
+    x, y = np.asarray(mean_topics_of(model, before), float)[LABELLED], Y[LABELLED]
+    found_mean, found_covariance = (
+        np.asarray(part, float) for part in (after.response.coefficients, after.response.covariance)
+    )
+    squares_of_topics = np.asarray(before.statistics, float)
 
     def objective(mean, covariance, sigma):
         """-KL(q(eta) | N(0, nu^2)) + E[log N(y; eta . zbar, sigma^2)] - losses."""
         second = covariance + np.outer(mean, mean)
-        squares = y @ y - 2 * y @ (x @ mean) + (before.statistics * second).sum()
+        squares = y @ y - 2 * y @ (x @ mean) + (squares_of_topics * second).sum()
         value = -0.5 * (np.trace(second) / NU**2 - K - np.linalg.slogdet(covariance / NU**2)[1])
         value -= 0.5 * len(y) * np.log(2 * np.pi * sigma**2) + squares / (2 * sigma**2)
         return value - 1.5 * np.maximum(0, np.abs(x @ mean - y) - 0.1).sum()
 
     found = model.bound(after) - after.local.bound.sum() - dirichlet_bound(model.topics.prior, after.topics).sum()
     half_normal = np.log(2) - 0.5 * np.log(2 * np.pi) - sigma_after**2 / 2
-    expected = objective(after.response.coefficients, after.response.covariance, sigma_after) + half_normal
+    expected = objective(found_mean, found_covariance, sigma_after) + half_normal
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-2)
     # coefficients and their covariance are the best for the sigma of before, sigma for them
     best, rng = (
-        objective(after.response.coefficients, after.response.covariance, sigma_before),
+        objective(found_mean, found_covariance, sigma_before),
         np.random.default_rng(2),
     )
     for size in (0.3, 0.05):
         for _ in range(10):
-            other = after.response.coefficients + size * rng.normal(size=K)
-            assert objective(other, after.response.covariance, sigma_before) < best + 2e-3
+            other = found_mean + size * rng.normal(size=K)
+            assert objective(other, found_covariance, sigma_before) < best + 2e-3
     np.testing.assert_allclose(
-        after.response.covariance, np.linalg.inv(np.eye(K) / NU**2 + before.statistics / sigma_before**2), rtol=1e-3
+        after.response.covariance, np.linalg.inv(np.eye(K) / NU**2 + squares_of_topics / sigma_before**2), rtol=1e-3
     )
 
     def of_sigma(sigma):
-        return objective(after.response.coefficients, after.response.covariance, sigma) - sigma**2 / 2
+        return objective(found_mean, found_covariance, sigma) - sigma**2 / 2
 
     assert of_sigma(sigma_after) > max(of_sigma(1.01 * sigma_after), of_sigma(0.99 * sigma_after))
     q = model.q(after)
@@ -428,16 +433,15 @@ def test_a_grid_that_is_none_is_refused():
             inference.grid_search(inference.vem, medlda, corpus, y, grid, **search)
 
 
-def test_what_is_not_served_is_named(monkeypatch):
+def test_what_is_not_served_is_named():
+    """By the engine itself: who would serve it is not its to say."""
     corpus, y = planted("binary", 12)
     with pytest.raises(ValueError, match="beside a normal response it needs a normal prior"):
-        inference.vem(
-            medlda, corpus, np.linspace(-1, 1, 12), margin="regression", prior="laplace", nu=1.0, num_topics=2
-        )
+        engine.vem(medlda, corpus, np.linspace(-1, 1, 12), margin="regression", prior="laplace", nu=1.0, num_topics=2)
     with pytest.raises(ValueError, match="cannot serve the site 'nu'"):
-        inference.vem(medlda, corpus, y, margin="binary", prior="laplace", nu=None, num_topics=2)
+        engine.vem(medlda, corpus, y, margin="binary", prior="laplace", nu=None, num_topics=2)
     with pytest.raises(ValueError, match="slack is 'two'; choose from 'n', 'one'"):
-        inference.vem(medlda, corpus, y, margin="binary", slack="two")
+        engine.vem(medlda, corpus, y, margin="binary", slack="two")
 
     def shifted(corpus, y=None, *, num_topics=3):
         """A margin in a story of one's own, its scores shifted: named, not misread."""
@@ -447,4 +451,4 @@ def test_what_is_not_served_is_named(monkeypatch):
             numpyro.sample("y", OneAgainstAll(scores, 1.0, 4.0), obs=y)
 
     with pytest.raises(ValueError, match="its scores are not zbar @ eta alone"):
-        inference.vem(shifted, corpus, np.arange(12) % 3.0)
+        engine.vem(shifted, corpus, np.arange(12) % 3.0)

@@ -29,7 +29,7 @@ from scipy.stats import norm
 
 from topiczoo.corpora import Corpus
 from topiczoo.inference import vem
-from topiczoo.inference.em import responses
+from topiczoo.inference.em import engine, responses
 from topiczoo.inference.em.components import Settings
 from topiczoo.inference.em.model import EMModel
 from topiczoo.inference.em.responses import SmoothResponse, solve_newton
@@ -428,8 +428,8 @@ def test_the_bound_never_falls_and_other_responses_are_learned(story, of_y):
     assert np.corrcoef(scores, y)[0, 1] > 0.7
 
 
-def test_what_the_parallel_order_refuses(monkeypatch):
+def test_what_the_parallel_order_refuses():
     with pytest.raises(ValueError, match="order is 'random'; choose from 'parallel', 'sequential'"):
         vem(slda, CORPUS, Y, num_topics=K, order="random")
     with pytest.raises(ValueError, match="site 'rate' of the story 'latent_below': it is latent and depends on zbar"):
-        vem(stories.latent_below, *stories.small())
+        engine.vem(stories.latent_below, *stories.small())  # which asks no other engine

@@ -15,6 +15,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from lengths import slow_but
 
 from topiczoo import corpora, inference, models
 from topiczoo.corpora.layouts import SMALL, rounded_up
@@ -78,7 +79,10 @@ AGAIN = {
 LITTLE = {"vem": {"num_iterations": 2}, "svi": {"num_steps": 4}, "nuts": {**SHORT}, "gibbs": {**SHORT}}
 
 
-@pytest.mark.parametrize("name", AGAIN)
+KEPT = ("vem, a normal response", "vem, a learned prior", "vem, documents of one topic", "svi")
+
+
+@pytest.mark.parametrize("name", slow_but(AGAIN, *KEPT))
 def test_a_second_fit_by_any_engine_compiles_nothing(name):
     """Another seed, another number in the prior, another half of the corpus; and numbers that are not those of the first."""
     engine, story, y, first, other = AGAIN[name]
@@ -108,25 +112,28 @@ def bounded_story(corpus, y=None, *, how_many=2, most=1.0):
         numpyro.sample("y", dist.Normal(zbar @ slope, 1), obs=y)
 
 
-@pytest.mark.parametrize("changed", [{"most": 9.0}, {"batch_size": 15}, {"guide": "amortised"}, {"learning_rate": 0.3}])
-def test_steps_of_svi_are_kept_by_all_that_they_depend_on(changed):
+@pytest.mark.slow
+def test_steps_of_svi_are_kept_by_all_that_they_depend_on():
     """The bounds of a site, the size of slices, the guide, the rate: what was compiled for others does not serve."""
     usual = {"batch_size": 30, "num_steps": 3, "num_draws": 5, "progress_bar": False}
+    other = [{"most": 9.0}, {"batch_size": 15}, {"guide": "amortised"}, {"learning_rate": 0.3}]
+    fit = partial(inference.svi, bounded_story, CORPUS[:30], Y[:30])
     keeping.forget()
-    inference.svi(bounded_story, CORPUS[:30], Y[:30], **usual)
-    found = inference.svi(bounded_story, CORPUS[:30], Y[:30], **usual | changed)
-    keeping.forget()
-    afresh = inference.svi(bounded_story, CORPUS[:30], Y[:30], **usual | changed)
-    for site, draws in found.draws.items():
-        np.testing.assert_array_equal(draws, afresh.draws[site])
-    assert found.draws["slope"].max() > 1 or "most" not in changed
+    fit(**usual)
+    found = [fit(**usual | changed) for changed in other]
+    for changed, kept in zip(other, found, strict=True):
+        keeping.forget()
+        afresh = fit(**usual | changed)
+        for site, draws in kept.draws.items():
+            np.testing.assert_array_equal(draws, afresh.draws[site], err_msg=str(changed))
+    assert found[0].draws["slope"].max() > 1
 
 
 def test_a_first_fit_compiles_few_programs():
     """Stories that are tried out operation by operation compile each: a first fit of supervised LDA has had 115 programs."""
     keeping.forget()
     with compilations() as found:
-        inference.gibbs(models.slda, CORPUS, Y, num_topics=4, **SHORT)
+        inference.gibbs(models.slda, CORPUS[:30], Y[:30], num_topics=3, **SHORT)
     assert 0 < len(found) <= 40, found
 
 

@@ -95,7 +95,8 @@ def test_the_density_of_nuts_and_svi_is_that_of_the_power_written_into_the_story
     data = documents(corpus, pairs=True), jnp.asarray(y)
 
     def density(graph):
-        return float(log_density(Marginal(graph, nodes=9, average=average), data, {}, values)[0])
+        model = Marginal(graph, nodes=9, average=average)
+        return float(jax.jit(lambda values: log_density(model, data, {}, values)[0])(values))
 
     by_engine = density(with_weight(read(weighed_inside, corpus, y, {"power": 1.0}), 4))
     assert by_engine == pytest.approx(density(read(weighed_inside, corpus, y, {"power": 4.0})), rel=1e-6)
@@ -112,7 +113,7 @@ def test_the_bound_of_svi_has_kept_documents_at_the_power_and_those_held_out_onc
 
     here = {name: VALUES[name] for name in ("sigma", "eta")}
     found, slope = jax.jit(jax.value_and_grad(partial(density, model)))(here)
-    unweighed = float(density(plain, here))
+    unweighed = float(jax.jit(partial(density, plain))(here))
     mean, variance = moments()
     terms = expected_log(mean, variance, SIGMA)
     by_hand = unweighed - terms.sum() + WEIGHT * terms[~held_out].sum() + terms[held_out].sum()
@@ -174,9 +175,8 @@ def test_under_a_class_scales_follow_from_the_class_posterior_of_documents_held_
     assert apart == pytest.approx(by_hand(1.5) - by_hand(SIGMA), rel=2e-3)
 
 
-def held_out_density(sigma, held_out):
+def held_out_density(sigma, held_out, mean, variance):
     """log of the prior and of E[p(y | x, sigma)] over nine Gauss-Hermite points, of documents held out."""
-    mean, variance = moments()
     nodes, weights = np.polynomial.hermite_e.hermegauss(9)
     points = mean + np.sqrt(variance) * nodes[:, None]
     logs = -0.5 * ((Y - points) / sigma) ** 2 - np.log(sigma)
@@ -188,7 +188,8 @@ def test_nuts_draws_scales_given_documents_held_out(graph, held_out):
     block = HeldOutScales(Marginal(graph, nodes=9, average="density"), "sigma")
     data = Data(counting(graph, documents(CORPUS, pairs=True)), jnp.asarray(Y))
     places = np.linspace(0.3, 4.0, 2000)
-    logs = np.array([held_out_density(place, held_out) for place in places])
+    of_words = moments()
+    logs = np.array([held_out_density(place, held_out, *of_words) for place in places])
     found = jax.jit(jax.vmap(lambda sigma: block.log_density(VALUES, data)({"sigma": sigma})))(places[::250])
     np.testing.assert_allclose(np.diff(found), np.diff(logs[::250]), rtol=1e-3)
     cumulated = np.cumsum(np.exp(logs - logs.max()))
@@ -248,6 +249,7 @@ def copies(corpus, y=None, *, number=1):
             numpyro.sample(f"y{copy}", dist.Normal(x, 0.6), obs=y)
 
 
+@pytest.mark.slow
 def test_vem_with_weight_2_is_vem_with_each_response_twice():
     settings = {"num_iterations": 4, "progress_bar": False, "tolerance": 0.0}
     once = inference.vem(copies, CORPUS[:30], Y[:30], response_weight=2, **settings)
@@ -364,6 +366,7 @@ def test_the_scale_does_not_fall_with_topics_that_follow_the_response(engine, se
     assert 0.4 < fit.draws["sigma"].mean() < 2.5 and not fit.story.weighed
 
 
+@pytest.mark.slow
 def test_nuts_draws_a_scale_and_all_else_in_turn():
     """The scale by the documents held out, in one kernel with coefficients and proportions."""
     fit = inference.nuts(

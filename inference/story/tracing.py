@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import math
 import os
 import threading
+import zlib
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -21,7 +23,9 @@ import numpy as np
 import numpyro.distributions as dist
 from numpyro import handlers
 from numpyro.distributions import constraints
+from numpyro.distributions.transforms import biject_to
 from numpyro.infer.initialization import init_to_mean, init_to_uniform
+from numpyro.infer.util import helpful_support_errors
 from numpyro.primitives import Messenger
 
 from topiczoo.corpora import Corpus
@@ -296,8 +300,8 @@ def run(
 ) -> dict[str, dict[str, Any]]:  # fmt: skip
     """Trace the story with the given values, hidden from whatever handlers are active around it.
 
-    A site without a value gets a feasible one, or with ``prior`` a draw from its distribution; a function in its place
-    may give another value, or None to leave it at the draw.
+    A site without a value gets a feasible one (with a key any, else always the same), or with ``prior`` a draw from its
+    distribution; a function in its place may give another value, or None to leave it at the draw.
     """
 
     def value(site: dict) -> Any:
@@ -307,7 +311,9 @@ def run(
             return None
         if callable(prior):
             return prior(site)
-        return None if prior else init_to_uniform(site, radius=1.0)
+        if prior:
+            return None
+        return feasible(site) if key is None else init_to_uniform(site, radius=1.0)
 
     global _traced_in
     _traced_in = os.getpid()
@@ -316,6 +322,23 @@ def run(
         with answer or Messenger():
             story(corpus, y)
     return trace
+
+
+def feasible(site: dict) -> jax.Array | None:
+    """A value for a site that is continuous: numbers between -1 and 1, moved into its support; the same for a name.
+
+    They are a hash of their places, of a few operations: random numbers would take most of what it takes to compile a story.
+    """
+    if site["fn"].support.is_discrete:
+        return None
+    with helpful_support_errors(site):
+        transform = biject_to(site["fn"].support)
+    shape = site["kwargs"].get("sample_shape", ()) + transform.inverse_shape(site["fn"].shape())
+    bits = jax.lax.iota(jnp.uint32, math.prod(shape)) + np.uint32(zlib.crc32(site["name"].encode()))
+    for factor, shift in ((0x9E3779B1, 16), (0x85EBCA6B, 13), (0xC2B2AE35, 16)):  # of MurmurHash3
+        bits = bits * np.uint32(factor)
+        bits = bits ^ (bits >> np.uint32(shift))
+    return transform((bits >> np.uint32(8)).astype(float).reshape(shape) * np.float32(2**-23) - np.float32(1 - 2**-24))
 
 
 def mean_of_prior(site: dict) -> jax.Array | None:
