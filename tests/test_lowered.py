@@ -1,4 +1,4 @@
-"""Lowered programs on the disk: the next process traces next to nothing, and never gets what another story was lowered to."""
+"""Lowered programs on the disk: the next process traces next to nothing, and never gets those of another story."""
 
 from __future__ import annotations
 
@@ -24,6 +24,11 @@ SHORT = {"num_warmup": 2, "num_samples": 2, "num_chains": 1, "progress_bar": Fal
 rng = np.random.default_rng(0)
 CORPUS = corpora.Corpus.from_counts(rng.poisson(1.0, (30, 12)) + 1)
 Y = rng.normal(size=30)
+
+
+@pytest.fixture(autouse=True)
+def no_change_of_the_package_while_tests_run(monkeypatch):
+    monkeypatch.setattr(written, "BEGAN", float("inf"))
 
 
 @pytest.fixture
@@ -248,7 +253,7 @@ corpus = corpora.Corpus.from_counts(rng.poisson(1.0, (20, 6)) + 1)
 fit = inference.gibbs(story, corpus, rng.normal(size=20), num_warmup=1, num_samples=2, num_chains=1, progress_bar=False)
 print(fit.draws["eta"].ravel().tolist())
 """
-STORY = '''
+STORY = """
 import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
@@ -265,7 +270,7 @@ def story(corpus, y=None):
     zbar = draw_words(corpus, theta, beta)
     with numpyro.plate("documents", corpus.num_documents):
         numpyro.sample("y", dist.Normal(zbar @ eta, 0.5), obs=y)
-'''
+"""
 
 
 def test_a_story_that_was_edited_between_two_processes_is_the_new_one(tmp_path):

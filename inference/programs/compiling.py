@@ -4,7 +4,7 @@ On a CPU XLA writes each fused loop by either of two emitters. The newer one tak
 iteration and its loops run no faster here, so the older one is asked for, but for programs that split many keys side
 by side (``keys``), of whose rounds it makes long code. What runs once, or on three documents, is not
 optimised at all: that takes longer than running it. Another backend, and a version of XLA that does not know a setting,
-are told nothing.
+are told nothing. What is known by its form is taken from the disk as another process has lowered it (:mod:`.lowered`).
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class Jitted:
 
     def __init__(self, function: Callable, once: bool, keys: bool, form: Any, **settings: Any) -> None:
         self._function, self._kind, self._form, self._settings = function, (once, keys), form, settings
+        self._called = getattr(function, "__name__", "function")  # as profiles show it
         self._programs: dict[Any, lowered.Program] = {}
         self._making = threading.Lock()
         functools.update_wrapper(self, function, updated=())
@@ -63,7 +64,9 @@ class Jitted:
     def _static(self) -> tuple[inspect.Signature, tuple[str, ...]] | None:
         """Its signature and the names of its static arguments, if there are any."""
         names = self._settings.get("static_argnames", ())
-        return (inspect.signature(self._function), (names,) if isinstance(names, str) else tuple(names)) if names else None
+        return (
+            (inspect.signature(self._function), (names,) if isinstance(names, str) else tuple(names)) if names else None
+        )
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         leaves = jax.tree.leaves((arguments, named))
@@ -86,8 +89,9 @@ class Jitted:
         return lambda *others: program(jax.tree.leaves((others, {})))
 
     def _is_kept(self) -> bool:
+        told: Any = jax.config
         alone = jax.default_backend() == "cpu" and jax.device_count() == 1  # else it matters where arguments lie
-        return self._form is not None and lowered.FOLDER is not None and alone and not jax.config.jax_disable_jit
+        return self._form is not None and lowered.FOLDER is not None and alone and not told.jax_disable_jit
 
     def _program(self, arguments: tuple, named: dict[str, Any]) -> tuple[lowered.Program, list]:
         """The program for such arguments, which another process may have lowered; and their leaves."""
@@ -112,8 +116,8 @@ class Jitted:
         return self._programs[shapes], leaves
 
     def _made(self, structure: Any, leaves: list, static: dict[str, Any], name: str | None) -> lowered.Program:
-        settings = {"compiler_options": options(*self._kind)}
-        if name is not None and (program := lowered.found(name, self.__name__, leaves, settings)) is not None:
+        settings: dict[str, Any] = {"compiler_options": options(*self._kind)}
+        if name is not None and (program := lowered.found(name, self._called, leaves, settings)) is not None:
             return program
         results: list[Any] = []
 
@@ -123,7 +127,7 @@ class Jitted:
             results.append(tree)
             return found
 
-        flat.__name__ = self.__name__  # as profiles show it
+        flat.__name__ = self._called
         made = jax.jit(flat, **settings).lower(*leaves)
         if name is not None:
             lowered.kept(name, made, results[-1])

@@ -27,10 +27,10 @@ from jax.interpreters import mlir
 
 from .keeping import Unkeyed
 
-FOLDER: Path | None = None  # where they are, if anywhere
+FOLDER: Any = None  # where they are, a path, if anywhere
 NOT_KEPT = b"callback"  # calls into this process
 OF_LAPACK = b"lapack_"  # JAX tells XLA of these when it lowers the first
-_known: set[str] = set()
+_known: set[bytes] = set()
 
 
 class Program(NamedTuple):
@@ -51,7 +51,7 @@ def found(name: str, called: str, leaves: Sequence[Any], settings: dict[str, Any
     ``called``: the function, as profiles show it.
     """
     with contextlib.suppress(Exception):  # whatever is wrong with a file: it is made again
-        head, module = _parts(_path(name).read_bytes())
+        head, module = _parts((FOLDER / f"{name}-cache").read_bytes())
         told = json.loads(head)
         results = jax.tree.structure(_structured(told["results"]))
         taken = tuple(told["taken"])
@@ -60,7 +60,7 @@ def found(name: str, called: str, leaves: Sequence[Any], settings: dict[str, Any
             return [_like(*each) for each in told["made"]]
 
         alike.__name__ = called
-        lowered = jax.jit(alike, keep_unused=True, **settings).lower(*(leaves[i] for i in taken))
+        lowered: Any = jax.jit(alike, keep_unused=True, **settings).lower(*(leaves[i] for i in taken))
         made = [_described(aval) for aval in lowered._lowering.compile_args["global_out_avals"]]
         if made != told["made"]:
             return None
@@ -75,23 +75,17 @@ def found(name: str, called: str, leaves: Sequence[Any], settings: dict[str, Any
 
 def kept(name: str, lowered: Any, results: Any) -> None:
     """Keep what has been lowered, a function of leaves that gives leaves; ``results`` is their structure."""
-    lowering = lowered._lowering
-    module = mlir.module_to_bytecode(lowering.stablehlo())
-    if NOT_KEPT in module or lowering.const_args:
-        return
-    with contextlib.suppress(OSError, Unkeyed):
+    with contextlib.suppress(Exception):  # what cannot be kept is traced again
+        lowering = lowered._lowering
+        module = mlir.module_to_bytecode(lowering.stablehlo())
+        if NOT_KEPT in module or lowering.const_args:
+            return
         told = {
             "taken": sorted(lowering.compile_args["kept_var_idx"]),
             "made": [_described(aval) for aval in lowering.compile_args["global_out_avals"]],
             "results": _structure(jax.tree.unflatten(results, range(results.num_leaves))),
         }
-        _write(_path(name), json.dumps(told).encode(), module)
-
-
-def _path(name: str) -> Path:
-    if FOLDER is None:
-        raise OSError("nothing is kept")
-    return FOLDER / f"{name}-cache"
+        _write(FOLDER / f"{name}-cache", json.dumps(told).encode(), module)
 
 
 def _write(path: Path, head: bytes, module: bytes) -> None:
