@@ -94,6 +94,35 @@ def test_another_process_runs_the_story_few_times_and_draws_the_same(engine, sto
         np.testing.assert_array_equal(draws, again.draws[site])
 
 
+def with_nuts(corpus, y=None):
+    """A site that NUTS draws, whose kernel learns of it when it is initialised."""
+    with numpyro.plate("topics", 2):
+        beta = numpyro.sample("beta", dist.Dirichlet(jnp.full(corpus.num_terms, 0.1)))
+    eta = numpyro.sample("eta", dist.Laplace(0, 2).expand([2]).to_event(1))
+    with numpyro.plate("documents", corpus.num_documents):
+        theta = numpyro.sample("theta", dist.Dirichlet(jnp.full(2, 0.3)))
+    zbar = models.draw_words(corpus, theta, beta)
+    with numpyro.plate("documents", corpus.num_documents):
+        numpyro.sample("y", dist.StudentT(3.0, zbar @ eta, 1.0), obs=y)
+
+
+@pytest.mark.parametrize("engine", ["gibbs", "nuts"])
+def test_chains_whose_start_is_found_may_be_of_another_length(engine, folder, runs):
+    fit = partial(getattr(inference, engine), with_nuts, CORPUS, Y, num_warmup=2, num_chains=1, progress_bar=False)
+    one = fit(num_samples=2)
+    assert engine == "nuts" or "NUTS" in one.info["blocks"]["eta"]
+    before = len(runs)
+    keeping.forget()
+    runs.clear()
+    longer = fit(num_samples=4, thinning=2)
+    assert len(runs) < before
+    keeping.forget()
+    folder.rename(folder.with_name("away"))
+    afresh = fit(num_samples=4, thinning=2)
+    for site, draws in afresh.draws.items():
+        np.testing.assert_array_equal(draws, longer.draws[site])
+
+
 def from_text(text, **known):
     """A function ``f`` of a user's module."""
     module = ModuleType("users")

@@ -102,14 +102,16 @@ class Jitted:
             static = {name: bound.pop(name) for name in names if name in bound}
             arguments, named = (), bound
         leaves, structure = jax.tree.flatten((arguments, dict(named)))
-        shapes = structure, tuple(map(jax.typeof, leaves)), tuple(static.items())
+        told: Any = jax.config
+        settings = told.jax_enable_x64, told.jax_default_matmul_precision, told.jax_debug_nans
+        shapes = structure, tuple(map(jax.typeof, leaves)), tuple(static.items()), settings
         if shapes not in self._programs:
             # a second thread waits for the first; not for ever, should it hold what the first needs
             waited = self._making.acquire(timeout=PATIENCE)
             try:
                 if shapes not in self._programs:
-                    told = str(structure), list(map(str, shapes[1])), static, self._kind
-                    self._programs[shapes] = self._made(structure, leaves, static, written.key(self._form, *told))
+                    name = written.key(self._form, str(structure), list(map(str, shapes[1])), static, self._kind)
+                    self._programs[shapes] = self._made(structure, leaves, static, name)
             finally:
                 if waited:
                     self._making.release()
@@ -142,8 +144,9 @@ def jitted(
     need not trace it again (:mod:`.lowered`)."""
     if function is None:
         return functools.partial(jitted, once=once, keys=keys, form=form, **settings)
-    if form is None and getattr(function, "__qualname__", "<").isidentifier():
-        form = function.__module__, function.__qualname__  # of a module of ours: it depends on nothing besides
+    own = (getattr(function, "__module__", None) or "").startswith("topiczoo.")
+    if form is None and own and getattr(function, "__qualname__", "<").isidentifier():
+        form = function.__module__, function.__qualname__  # of a module: it depends on nothing besides
     if settings.keys() - {"static_argnames"}:
         form = None
     return Jitted(function, once, keys, form, **settings)
