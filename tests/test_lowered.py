@@ -232,7 +232,7 @@ def test_programs_are_found_again_by_shapes_and_static_arguments(folder):
     np.testing.assert_array_equal(*map(jax.random.key_data, (keys, keys_again)))
 
 
-@pytest.mark.parametrize("harm", ["cut short", "other bytes", "empty", "a type of another package", "other results"])
+@pytest.mark.parametrize("harm", ["cut short", "other bytes", "empty", "a type of another package"])
 def test_a_file_that_is_not_whole_is_made_again(folder, harm):
     x, y = jnp.arange(3.0), 2 * jnp.eye(2)
     first, _ = fresh()(x, y, power=2)
@@ -245,10 +245,8 @@ def test_a_file_that_is_not_whole_is_made_again(folder, harm):
         file.write_bytes(whole[:-8] + bytes(8))
     elif harm == "empty":
         file.write_bytes(b"")
-    elif harm == "a type of another package":
-        lowered._write(file, head.replace(b'{"list": [1, 2]}', b'{"named": ["os", "system", [1, 2]]}'), module)
     else:
-        lowered._write(file, head.replace(b'"float32"', b'"int32"'), module)
+        lowered._write(file, head.replace(b'{"list": [1, 2]}', b'{"named": ["os", "system", [1, 2]]}'), module)
     assert file.read_bytes() != whole
     again, _ = fresh()(x, y, power=2)
     np.testing.assert_array_equal(first[1][0], again[1][0])
