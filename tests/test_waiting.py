@@ -283,6 +283,7 @@ def jax_without_a_folder(monkeypatch):
     monkeypatch.setattr(jax.config, "update", told.__setitem__)
     monkeypatch.setattr(disk.compilation_cache, "reset_cache", lambda: None)
     monkeypatch.setattr(disk.atexit, "register", lambda *arguments: None)
+    monkeypatch.setattr(disk.lowered, "FOLDER", None)
     return told
 
 

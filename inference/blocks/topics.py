@@ -97,9 +97,11 @@ class TopicBlock(Block):
         return COMPILED if self._is_compiled() else f"plain JAX: {self.no_kernel}"
 
     def _is_compiled(self) -> bool:
+        if not registered() or self.supervision is None:
+            return registered()
         graph, rows = self.graph, jnp.arange(len(self.graph.few_corpus))
         context = graph.few_documents.take(rows), graph.few_y, graph.few_values
-        return registered() and (self.supervision is None or self.supervision.quadratic(context) is not None)
+        return self.supervision.quadratic(context) is not None
 
     def record(self, values: Values, before: Values, data: Data) -> dict[str, jax.Array]:
         return topic_statistics(self.graph, values, before["z"], data, self.collapsed)

@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -96,15 +95,27 @@ def together() -> bool:
 class Programs:
     """A kernel, what it has learnt at initialisation, and its compiled programs: all for data of the same shapes."""
 
-    def __init__(self, kernel: Any, num_warmup: int) -> None:
-        self.kernel = kernel
+    def __init__(self, kernel: Any, num_warmup: int, form: Hashable = None) -> None:
+        self.kernel, self.num_warmup, self.form, self.learnt = kernel, num_warmup, form, False
         self.together = together() and not getattr(kernel, "alone", False)
-        start = self.of_chains(lambda key, data: kernel.init(key, num_warmup, None, data, {}), once=True)
+        start = self.of_chains(self.first, "start", once=True)
         self.start = kernel.started(start) if hasattr(kernel, "started") else start
         self.advance: dict[Hashable, Callable] = {}
 
-    def of_chains(self, one_chain: Callable, once: bool = False) -> Any:
-        return jitted(traced(jax.vmap(one_chain, (0, None)) if self.together else one_chain), once=once)
+    def first(self, key: jax.Array, data: tuple) -> Any:
+        """A chain's state at its start."""
+        self.learnt = True
+        return self.kernel.init(key, self.num_warmup, None, data, {})
+
+    def learn(self, key: jax.Array, data: tuple) -> None:
+        """Have the kernel initialised, where the program that does it has not been traced but was found on the disk."""
+        if not self.learnt:
+            jax.eval_shape(traced(self.first), key, data)
+
+    def of_chains(self, one_chain: Callable, *told: Hashable, once: bool = False) -> Any:
+        """Compiled; ``told``: what tells the function from others of the kernel."""
+        whole = traced(jax.vmap(one_chain, (0, None)) if self.together else one_chain)
+        return jitted(whole, once=once, form=None if self.form is None else (self.form, *told))
 
 
 class Chains:
@@ -117,11 +128,12 @@ class Chains:
         """``begin``, of the chains' keys and states, gives states to start from; kernels of one ``form`` share programs."""
         self.data, self.schedule = data, schedule
 
-        def make() -> Programs:
-            return Programs(kernel, schedule.num_warmup)
+        key = None if form is None else (Programs, form, schedule.num_warmup, shapes(data), together())
 
-        key = Programs, form, schedule.num_warmup, shapes(data), together()
-        self.programs = make() if form is None else keep(key, make)
+        def make() -> Programs:
+            return Programs(kernel, schedule.num_warmup, key)
+
+        self.programs = make() if key is None else keep(key, make)
         self.kernel, self.together = self.programs.kernel, self.programs.together
         self.stored = (*(f"~z.{site}" for site in schedule.unstored), *schedule.statistics.values())
         with warnings.catch_warnings():
@@ -161,13 +173,19 @@ class Chains:
     def _program(self, steps: int, state: Any) -> Callable:
         schedule = self.schedule
         if hasattr(self.kernel, "program"):
+            self.programs.learn(state.rng_key, self.data)
             fields = tuple(schedule.statistics.values())
             return self.kernel.program(
                 steps, min(schedule.thinning, steps), schedule.unstored, fields, state, self.data
             )
         settings = {"num_warmup": schedule.num_warmup, "num_samples": steps, "thinning": min(schedule.thinning, steps)}
-        advance = partial(_advance_one, self.kernel, settings, self.stored)
-        return self.programs.of_chains(advance).lower(state, self.data).compile()
+
+        def advance(state: Any, data: tuple) -> tuple[Any, dict, dict]:
+            self.programs.learn(state.rng_key, data)
+            return _advance_one(self.kernel, settings, self.stored, state, data)
+
+        told = tuple(settings.items()), self.stored
+        return self.programs.of_chains(advance, *told).ready(state, self.data)
 
     def of_states(self, read: Callable[[Any], dict], states: list[Any]) -> dict[str, np.ndarray]:
         """What ``read`` finds in the state of every chain, [chains, ...]."""

@@ -22,6 +22,7 @@ import jaxlib
 
 from ..programs.disk import folder
 from ..programs.keeping import forget
+from ..programs.written import BESIDE
 
 SOURCES = tuple(Path(__file__).with_name(name) for name in ("sweep.cc", "dirichlet.cc"))
 HEADERS = (Path(__file__).with_name("shared.h"),)
@@ -115,3 +116,6 @@ def _loaded(path: Path) -> bool:
             jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(function), platform="cpu")
             _known.add(target)
     return True
+
+
+BESIDE.append(registered)

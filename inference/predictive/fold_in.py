@@ -133,13 +133,14 @@ class FoldIn:
         bare.graph = self.graph.bare()
         bare.fit = bare.corpus = bare.data = None  # type: ignore[assignment]
 
-        def make() -> Callable:
-            return jitted(traced(functools.partial(function, bare, *fixed)), keys=True)
+        def make(form: Any = None) -> Callable:
+            return jitted(traced(functools.partial(function, bare, *fixed)), keys=True, form=form)
 
         try:
-            return keep((FoldIn, function, self.deepest, frozen((fixed, self.local, self.graph))), make)
+            key = FoldIn, function, self.deepest, frozen((fixed, self.local, self.graph))
         except Unkeyed:
             return make()
+        return keep(key, lambda: make(key))
 
     def run(
         self, step: Callable, *fixed: Any, seed: int, most_draws: int, num_burn: int, progress_bar: bool = False

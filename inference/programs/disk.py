@@ -20,6 +20,8 @@ from typing import Any
 import jax
 from jax.experimental.compilation_cache import compilation_cache
 
+from . import lowered
+
 VARIABLE = "TOPICZOO_CACHE"
 OFF = {"off", "0", "no", "none", "false"}
 MOST_BYTES = 512 * 2**20
@@ -44,6 +46,7 @@ def keep_on_disk() -> Path | None:
     jax.config.update("jax_compilation_cache_dir", str(own))
     if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # a fit has dozens of small programs
+    lowered.FOLDER = own / "lowered"
     compilation_cache.reset_cache()  # JAX looks for a folder once, and may have compiled something before
     atexit.register(prune, base)
     return own

@@ -66,7 +66,7 @@ class BoundGraph(StoryGraph):
         if self.story.form is None or self.computation is None:
             return None
         columns = tuple((name, str(column.dtype)) for name, column in self.few_documents.covariates.items())
-        y = jax.tree.map(lambda part: part[0], self.few_y)
+        y = jax.tree.map(lambda part: jax.ShapeDtypeStruct(part.shape[1:], part.dtype), self.few_y)
         told = {name: tuple(given) for name, given in self.fixed.items()}
         return (
             self.story.form,
@@ -93,7 +93,7 @@ class BoundGraph(StoryGraph):
         except Unkeyed:
             return jitted(traced(partial(function, self, *fixed)), once=True)
         bare = self.bare()
-        return keep(key, lambda: jitted(traced(partial(function, bare, *fixed)), once=True))
+        return keep(key, lambda: jitted(traced(partial(function, bare, *fixed)), once=True, form=key))
 
     def unbound(self) -> StoryGraph:
         """The graph alone."""

@@ -61,13 +61,14 @@ def program(function: Callable, *fixed: Any, once: bool = False) -> Callable:
     What is fixed must not hold a corpus or the numbers of a story: a graph among it is a bare one.
     """
 
-    def make() -> Callable:
-        return jitted(traced(functools.partial(function, *fixed)), once=once)
+    def make(form: Hashable = None) -> Callable:
+        return jitted(traced(functools.partial(function, *fixed)), once=once, form=form)
 
     try:
-        return keep((function, frozen(fixed), once), make)
+        key = function, frozen(fixed), once
     except Unkeyed:
         return make()
+    return keep(key, lambda: make(key))
 
 
 def precise() -> Any:
