@@ -2,7 +2,7 @@
 //
 // Shapes of 1 and more by Marsaglia & Tsang (2000), smaller ones by Ahrens & Dieter (1974, GS), which needs no normal number
 // and accepts nearly every draw of a shape near 0. Random words follow from a number's place in the array and how often it
-// was tried, so that threads change nothing. Eight numbers are tried at once; those of them that are not accepted by
+// was tried, so that threads change nothing. Sixteen numbers are tried at once; those of them that are not accepted by
 // arithmetic alone, one in ten, are looked at one by one: from the first try, with the same words.
 
 #include <cmath>
@@ -16,7 +16,8 @@ namespace ffi = xla::ffi;
 namespace topiczoo {
 namespace {
 
-constexpr int64_t kLanes = kCounters;
+constexpr int64_t kLanes = 16;
+typedef uint32_t Words __attribute__((vector_size(4 * kLanes)));
 typedef float Vector __attribute__((vector_size(4 * kLanes)));
 typedef int32_t Integers __attribute__((vector_size(4 * kLanes)));
 constexpr float kE = 2.7182818284590452f;
@@ -123,7 +124,7 @@ float log_gamma(Key key, uint32_t place, float shape) {
   }
 }
 
-// One row of gammas: places of small shapes and of others are gathered, and eight of a kind tried at once.
+// One row of gammas: places of small shapes and of others are gathered, and sixteen of a kind tried at once.
 struct Row {
   Key key;
   int64_t length;
@@ -139,8 +140,8 @@ struct Row {
       small[num_small] = large[num_large] = static_cast<int32_t>(i);
       num_small += is_small, num_large += !is_small;
     }
-    for (int64_t i = 0; i < num_small; i += kLanes) eight<true>(shape, out, first, &small[i], num_small - i);
-    for (int64_t i = 0; i < num_large; i += kLanes) eight<false>(shape, out, first, &large[i], num_large - i);
+    for (int64_t i = 0; i < num_small; i += kLanes) several<true>(shape, out, first, &small[i], num_small - i);
+    for (int64_t i = 0; i < num_large; i += kLanes) several<false>(shape, out, first, &large[i], num_large - i);
     double total = 0.0, part[kLanes] = {};
     int64_t whole = length / kLanes * kLanes;
     for (int64_t i = 0; i < whole; i += kLanes)
@@ -156,9 +157,9 @@ struct Row {
   }
 
   template <bool is_small>
-  void eight(const float* shape, float* out, uint32_t first, const int32_t* places, int64_t left) {
+  void several(const float* shape, float* out, uint32_t first, const int32_t* places, int64_t left) {
     const int64_t number = std::min(kLanes, left);
-    Counters a, b;
+    Words a, b;
     Vector s;
     for (int64_t l = 0; l < kLanes; ++l) {
       const int32_t place = places[l < number ? l : 0];

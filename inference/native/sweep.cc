@@ -155,21 +155,25 @@ struct Walk {
 template <int Number>
 inline void step(const Sweep& s, Walk* walks, int64_t n) {
   const int64_t G = s.g.groups, M = s.g.members, S = s.g.stride;
-  const float *row[Number], *both = walks[0].both;  // of the others behind it
+  const float *row[Number], *next[Number], *both = walks[0].both;  // of the others behind it
   float total[Number], target[Number], *running[Number];
   int32_t chosen[Number], member[Number];
   for (int d = 0; d < Number; ++d) {
     row[d] = s.beta + walks[d].terms[n] * s.g.room;
     running[d] = walks[d].running.data();
     walks[d].take_out(s, n);
-    if (n + 1 < walks[d].length) __builtin_prefetch(s.beta + walks[d].terms[n + 1] * s.g.room);
+    next[d] = s.beta + walks[d].terms[std::min(n + 1, walks[d].length - 1)] * s.g.room;
     total[d] = 0.0f;
   }
   for (int64_t i = 0; i < G; i += kLanes) {
     Vector sum[Number];
     for (int d = 0; d < Number; ++d) sum[d] = Vector{};
-    for (int64_t at = i; at < s.g.room; at += S)
-      for (int d = 0; d < Number; ++d) sum[d] += load(row[d] + at) * load(both + at * kInStep + d * kLanes);
+    int64_t ahead = i * M;  // the topics of the next term are on their way while those of this one are added up
+    for (int64_t at = i; at < s.g.room; at += S, ahead += kLanes)
+      for (int d = 0; d < Number; ++d) {
+        __builtin_prefetch(next[d] + ahead);
+        sum[d] += load(row[d] + at) * load(both + at * kInStep + d * kLanes);
+      }
     for (int64_t lane = 0; lane < kLanes; ++lane)
       for (int d = 0; d < Number; ++d) running[d][i + lane + 1] = total[d] += sum[d][lane];
   }
@@ -199,17 +203,17 @@ inline void step(const Sweep& s, Walk* walks, int64_t n) {
 // Documents of a batch, four at a time: neighbours are about as long as each other.
 struct InStep {
   const Sweep& s;
-  std::vector<float> both;
+  std::vector<Vector> both;  // in places where no vector is of two cache lines
   std::vector<Walk> walks;
 
-  explicit InStep(const Sweep& s) : s(s), both(s.g.room * kInStep), walks(kInStep, Walk(s.g)) {}
+  explicit InStep(const Sweep& s) : s(s), both(s.g.room / kLanes * kInStep), walks(kInStep, Walk(s.g)) {}
 
   void operator()(int64_t piece) {
     for (int64_t first = 0; first < s.width; first += kInStep) {
       const int64_t number = std::min(kInStep, s.width - first);
       int64_t together = number == kInStep ? std::numeric_limits<int64_t>::max() : 0;
       for (int64_t d = 0; d < number; ++d) {
-        walks[d].both = both.data() + d * kLanes;
+        walks[d].both = reinterpret_cast<float*>(both.data() + d);
         walks[d].begin(s, piece, first + d);
         together = std::min(together, walks[d].length);
       }
