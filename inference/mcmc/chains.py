@@ -108,10 +108,10 @@ class Programs:
         self.learnt = True
         return self.kernel.init(key, self.num_warmup, None, data, {})
 
-    def learn(self, key: jax.Array, data: tuple) -> None:
+    def learn(self, data: tuple) -> None:
         """Have the kernel initialised, where the program that does it has not been traced but was found on the disk."""
         if not self.learnt:
-            jax.eval_shape(traced(self.first), key, data)
+            jax.eval_shape(traced(self.first), jax.random.key(0), data)
 
     def of_chains(self, one_chain: Callable, *told: Hashable, once: bool = False) -> Any:
         """Compiled; ``told``: what tells the function from others of the kernel."""
@@ -174,7 +174,7 @@ class Chains:
     def _program(self, steps: int, state: Any) -> Callable:
         schedule = self.schedule
         if hasattr(self.kernel, "program"):
-            self.programs.learn(state.rng_key, self.data)
+            self.programs.learn(self.data)
             fields = tuple(schedule.statistics.values())
             return self.kernel.program(
                 steps, min(schedule.thinning, steps), schedule.unstored, fields, state, self.data
@@ -182,7 +182,7 @@ class Chains:
         settings = {"num_warmup": schedule.num_warmup, "num_samples": steps, "thinning": min(schedule.thinning, steps)}
 
         def advance(state: Any, data: tuple) -> tuple[Any, dict, dict]:
-            self.programs.learn(state.rng_key, data)
+            self.programs.learn(data)
             return _advance_one(self.kernel, settings, self.stored, state, data)
 
         told = tuple(settings.items()), self.stored
