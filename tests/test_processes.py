@@ -62,14 +62,14 @@ def test_two_processes_draw_what_one_draws(small, tmp_path):
     assert_all_drew(2, tmp_path / "two", expected)
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_four_processes_draw_what_one_draws_from_merged_topics(small, tmp_path):
     codes, said = several(4, tmp_path / "four", story="lda", num_chains=2)
     assert codes == [0] * 4, said
     assert_all_drew(4, tmp_path / "four", one_of_several.drawn(one_of_several.fit("lda", num_chains=2)))
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_a_process_that_is_killed_ends_the_others_and_all_go_on_from_the_checkpoint(small, tmp_path):
     options = {"start": "random", "checkpoint": str(tmp_path / "run"), "num_samples": 40, "keep": ["theta"]}
     codes, said = several(2, tmp_path / "killed", killed=True, **options)
@@ -93,7 +93,9 @@ def test_two_processes_that_sweep_shards_of_their_own_draw_what_one_draws(small,
     shutil.rmtree(tmp_path / "shards")  # two processes may have one shard more
     going_on = options | {"checkpoint": str(tmp_path / "run")}
     codes, said = several(2, tmp_path / "killed", killed=True, **going_on)
-    assert 0 not in codes and (tmp_path / "run" / "run.json").exists(), said
+    assert codes[1] == -9 and codes[0] not in (0, -9)
+    assert "Another of the 2 processes has ended" in said[0] and "start all of them again" in said[0], said[0]
+    assert (tmp_path / "run" / "run.json").exists()
     codes, said = several(2, tmp_path / "again", **going_on)
     assert codes == [0, 0], said
     assert_all_drew(2, tmp_path / "again", expected)

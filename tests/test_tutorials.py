@@ -25,6 +25,12 @@ def load_build():
 
 
 build = load_build()
+DEAR = (
+    "additive_text",
+    "margins",
+    "responses",
+    "sparse_topics",
+)  # more than a minute each, on stories that other tests run
 each_source = pytest.mark.parametrize("source", build.sources(), ids=lambda source: source.stem)
 
 
@@ -65,8 +71,13 @@ def shorter(found):
     return f"{found[1]}{max(number // 10, min(number, 6))}"
 
 
-@pytest.mark.slow
-@each_source
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(source, marks=pytest.mark.longest if source.stem in DEAR else pytest.mark.slow, id=source.stem)
+        for source in build.sources()
+    ],
+)
 def test_tutorial_runs(source, tmp_path):
     """With a tenth of the sweeps, steps and simulations: every cell works. What all of them give is in the notebook."""
     notebook = build.read(source)
