@@ -4,8 +4,8 @@
     python benchmarks/processes.py --data FOLDER --topics 50 --thinning 10 --ways memory,processes
 
 `memory` is one process, `shards` the same with the tokens in files, `processes` two processes of one core each against the
-one with two, `both` two processes with shards. Whole iterations of LDA from random topics, one chain, after the first; by
-C++ where that is built. Documents have 100 tokens, terms by Zipf's law; or they are those of a folder with counts.npz and
+one with two, `both` two processes with shards, `four` four. Whole iterations of LDA from random topics, one chain, after
+the first; by C++ where that is built. Documents have 100 tokens, terms by Zipf's law; or they are those of a folder with counts.npz and
 ratings (speed.py), and normal sLDA is fitted. With --thinning every so many draws are kept. Draws of all ways must be the
 same. Seconds of processors are those of all processes together.
 """
@@ -151,7 +151,8 @@ def main():
     options = parser.parse_args()
     if options.process is not None:
         return one(options)
-    ways = {"memory": ("memory", 1), "shards": ("shards", 1), "processes": ("memory", 2), "both": ("shards", 2)}
+    ways = {"memory": ("memory", 1), "processes": ("memory", 2)}
+    ways |= {"shards": ("shards", 1), "both": ("shards", 2), "four": ("shards", 4)}
     rows = []
     sizes = [int(load(options.data)[0].sum())] if options.data else map(int, map(float, options.tokens.split(",")))
     for tokens in sizes:
