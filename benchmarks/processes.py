@@ -5,9 +5,9 @@
 
 `memory` is one process, `shards` the same with the tokens in files, `processes` two processes of one core each against the
 one with two, `both` two processes with shards, `four` four. Whole iterations of LDA from random topics, one chain, after
-the first; by C++ where that is built. Documents have 100 tokens, terms by Zipf's law; or they are those of a folder with counts.npz and
-ratings (speed.py), and normal sLDA is fitted. With --thinning every so many draws are kept. Draws of all ways must be the
-same. Seconds of processors are those of all processes together.
+the first; by C++ where that is built. Documents have 100 tokens, terms by Zipf's law; or they are those of a folder with
+counts.npz and ratings (speed.py), and normal sLDA is fitted. With --thinning every so many draws are kept. Draws of all
+ways must be the same. Seconds of processors are those of all processes together.
 """
 
 from __future__ import annotations
