@@ -28,9 +28,11 @@ build = load_build()
 DEAR = (
     "additive_text",
     "margins",
+    "notebook_to_gpu",
     "responses",
     "sparse_topics",
-)  # more than a minute each, on stories that other tests run
+    "topics_or_predictions",
+)  # a minute and more
 each_source = pytest.mark.parametrize("source", build.sources(), ids=lambda source: source.stem)
 
 
