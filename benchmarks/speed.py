@@ -54,12 +54,23 @@ def tomotopy_model(counts, vocabulary, y, **options):
     import tomotopy
 
     model = tomotopy.SLDAModel(k=TOPICS, vars=["l"], seed=1, **options)
-    for row in range(counts.shape[0]):
-        part = slice(counts.indptr[row], counts.indptr[row + 1])
-        words = np.repeat(counts.indices[part], counts.data[part].astype(int))
-        model.add_doc([vocabulary[w] for w in words], y=[float(y[row])])
+    for words, response in zip(words_of(counts, vocabulary), y, strict=True):
+        model.add_doc(words, y=[float(response)])
     model.train(0)
     return model
+
+
+def tomotopy_predictions(model, counts, vocabulary):
+    documents = [model.make_doc(words, y=[float("nan")]) for words in words_of(counts, vocabulary)]
+    model.infer(documents, iterations=100, workers=2)
+    return np.asarray([model.estimate(document)[0] for document in documents])
+
+
+def words_of(counts, vocabulary):
+    """The words of each document, as tomotopy is given them."""
+    for row in range(counts.shape[0]):
+        part = slice(counts.indptr[row], counts.indptr[row + 1])
+        yield [vocabulary[w] for w in np.repeat(counts.indices[part], counts.data[part].astype(int))]
 
 
 def part_tomotopy_speed(folder, sweeps):
@@ -180,13 +191,7 @@ def part_tomotopy_quality(folder, sweeps):
     began = time.perf_counter()
     model = tomotopy_model(counts[train], vocabulary, y[train])
     model.train(2 * sweeps, workers=2)
-    documents = []
-    for row in test:
-        part = slice(counts.indptr[row], counts.indptr[row + 1])
-        words = np.repeat(counts.indices[part], counts.data[part].astype(int))
-        documents.append(model.make_doc([vocabulary[w] for w in words], y=[float("nan")]))
-    model.infer(documents, iterations=100, workers=2)
-    predicted = np.asarray([model.estimate(document)[0] for document in documents])
+    predicted = tomotopy_predictions(model, counts[test], vocabulary)
     return {"predictive R^2": predictive_r2(y[test], predicted), "seconds": time.perf_counter() - began}
 
 

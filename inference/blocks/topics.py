@@ -140,8 +140,8 @@ def topic_statistics(
         integrated[graph.theta] = z.from_theta
     if graph.beta_is_integrable():
         integrated[graph.beta] = z.topic_term
-    apart = {graph.theta, "z"} if collapsed else {"z"}
-    others = [name for name, site in trace.items() if site["type"] == "sample" and name not in {*integrated, *apart}]
+    known = {"z", *integrated, *([graph.theta] if collapsed else [])}
+    others = [name for name, site in trace.items() if site["type"] == "sample" and name not in known]
     lp = total(trace, others) if others else jnp.zeros(())
     if z.given_prior is not None:
         lp += z.given_prior

@@ -26,9 +26,7 @@ class Assignments(NamedTuple):
     long: Any = None  # topics of documents that are laid out alone, as LongDocuments.terms
     proposed: Any = None  # share of tokens for which the words alone proposed another topic in the last sweep
     moved: Any = None  # share of tokens with another topic since then, where terms lie in files
-    given_prior: Any = (
-        None  # log-density of all documents' counts, theta integrated out, where these are nowhere together
-    )
+    given_prior: Any = None  # log-density of documents' counts, theta integrated out, where nobody has them together
     # where words of a sentence share their topic:
     taken: Any = None  # as topics, 1 where a new topic is taken from theta
     new: Any = None  # [documents, topics] float32, how often each is
