@@ -95,7 +95,8 @@ def one(options):
         story, corpus, *y, num_topics=options.topics, num_warmup=0, num_samples=options.iterations * options.thinning,
         thinning=options.thinning, num_chains=1, start="random", keep=[], progress_bar=False, **more,
     )  # fmt: skip
-    digest = hashlib.sha256(np.ascontiguousarray(fit.statistics["lp"]).tobytes())
+    # of counts and topics: log joint densities are added up in other orders in memory and in shards
+    digest = hashlib.sha256(np.ascontiguousarray(fit.statistics["usage"]).tobytes())
     digest.update(np.ascontiguousarray(fit.means["beta"] if "beta" in fit.means else fit.draws["beta"]).tobytes())
     print(
         json.dumps(
