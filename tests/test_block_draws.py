@@ -21,6 +21,7 @@ from topiczoo import models
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 from topiczoo.inference.blocks import conjugate
+from topiczoo.inference.blocks.block import few
 from topiczoo.inference.kernels.assignments import count
 from topiczoo.inference.mcmc import plan as plans
 from topiczoo.inference.mcmc.plan import choose_blocks
@@ -249,6 +250,26 @@ def test_classes_of_documents_are_drawn_from_their_weights(clusters_plan):
     lp += np.log(AT["share"])[AT["c"]].sum() + (number * own).sum() + integrated
     np.testing.assert_allclose(seen["lp"], lp, rtol=1e-5)
     np.testing.assert_allclose(seen["usage"], own.mean(0))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_parts_of_topics_are_integrated_out_of_the_recorded_density(share):
+    """Whatever they are: in float32 a share of a sparse topic may be 0, where its density has no end."""
+    told = {"views": np.array([0, 1, 1]), "num_topics": 2, "alpha": 0.3, "gamma": 0.2}
+    plan = choose_blocks(read(models.polylingual_lda, CORPUS, None, told))
+    small = few(plan.graph)
+    values = {**small.values, "beta_1": jnp.array([[share, 1 - share], [1 - share, share]])}
+    seen = jax.jit(plan.blocks[-1].record)(values, small.values, small.data)
+
+    def log_beta(x):
+        return gammaln(x).sum(-1) - gammaln(x.sum(-1))
+
+    def integrated(prior, counts):
+        return (log_beta(prior + counts) - log_beta(np.full(counts.shape[-1], prior))).sum()
+
+    of_documents, of_terms = (np.asarray(values["z"].from_theta, float), np.asarray(values["z"].topic_term, float))
+    lp = integrated(0.3, of_documents) + integrated(0.2, of_terms[:, :1]) + integrated(0.2, of_terms[:, 1:])
+    np.testing.assert_allclose(seen["lp"], lp - of_terms.sum() * np.log(2), rtol=1e-5)
 
 
 def test_a_block_adds_up_its_means_and_never_uses_a_key_twice(clusters_plan):

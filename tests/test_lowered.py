@@ -70,8 +70,15 @@ ENGINES = {
 }
 
 
-@pytest.mark.parametrize("story", [models.slda, by_scale])
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("engine", "story"),
+    [
+        ("gibbs", by_scale),
+        pytest.param("vem", models.slda, marks=pytest.mark.slow),
+        pytest.param("gibbs", models.slda, marks=pytest.mark.longest),
+        pytest.param("vem", by_scale, marks=pytest.mark.longest),
+    ],
+)
 def test_another_process_runs_the_story_few_times_and_draws_the_same(engine, story, folder, runs):
     """A first fit by gibbs has run the story 28 times; to read it, and to see whether it is the same, takes 9."""
     settings, most = ENGINES[engine]
@@ -106,7 +113,7 @@ def with_nuts(corpus, y=None):
         numpyro.sample("y", dist.Gumbel(zbar @ eta, 1.0), obs=y)
 
 
-@pytest.mark.parametrize("engine", ["gibbs", "nuts"])
+@pytest.mark.parametrize("engine", [pytest.param("gibbs", marks=pytest.mark.slow), "nuts"])
 def test_chains_whose_start_is_found_may_be_of_another_length(engine, folder, runs):
     fit = partial(getattr(inference, engine), with_nuts, CORPUS, Y, num_warmup=2, num_chains=1, progress_bar=False)
     one = fit(num_samples=2)

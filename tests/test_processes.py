@@ -53,6 +53,7 @@ def small(monkeypatch):
     monkeypatch.setattr(layouts, "LONG", 1000)
 
 
+@pytest.mark.slow
 def test_two_processes_draw_what_one_draws(small, tmp_path):
     expected = one_of_several.drawn(
         one_of_several.fit("lda", start="random")
@@ -62,14 +63,14 @@ def test_two_processes_draw_what_one_draws(small, tmp_path):
     assert_all_drew(2, tmp_path / "two", expected)
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_four_processes_draw_what_one_draws_from_merged_topics(small, tmp_path):
     codes, said = several(4, tmp_path / "four", story="lda", num_chains=2)
     assert codes == [0] * 4, said
     assert_all_drew(4, tmp_path / "four", one_of_several.drawn(one_of_several.fit("lda", num_chains=2)))
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_a_process_that_is_killed_ends_the_others_and_all_go_on_from_the_checkpoint(small, tmp_path):
     options = {"start": "random", "checkpoint": str(tmp_path / "run"), "num_samples": 40, "keep": ["theta"]}
     codes, said = several(2, tmp_path / "killed", killed=True, **options)

@@ -249,7 +249,7 @@ def test_priors_above_sentences_pass_gewekes_test():
     assert table["passes"].all(), table
 
 
-@pytest.mark.slow
+@pytest.mark.longest
 def test_nuts_and_gibbs_agree():
     corpus, _ = planted(12)
     settings = {"num_topics": 2, "alpha": 0.5, "num_chains": 2, **QUIET}

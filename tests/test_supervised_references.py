@@ -201,7 +201,7 @@ def test_a_run_is_kept_for_the_same_settings_of_the_same_data_alone(monkeypatch,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", longest_but(DESIGNS, "slda_normal", "medlda_partial", "slda_glm_ordered"))
+@pytest.mark.parametrize("name", longest_but(DESIGNS, "slda_normal", "medlda_partial"))
 def test_gibbs_has_the_means_of_the_reference(name):
     reference = json.loads((FILES / f"{name}.json").read_text())
     run = by_gibbs(name, load(name), engine="gibbs", seed=3, chains=4, draws=4000, thinning=5, num_warmup=300)

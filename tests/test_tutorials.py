@@ -25,14 +25,6 @@ def load_build():
 
 
 build = load_build()
-DEAR = (
-    "additive_text",
-    "margins",
-    "notebook_to_gpu",
-    "responses",
-    "sparse_topics",
-    "topics_or_predictions",
-)  # a minute and more
 each_source = pytest.mark.parametrize("source", build.sources(), ids=lambda source: source.stem)
 
 
@@ -73,13 +65,8 @@ def shorter(found):
     return f"{found[1]}{max(number // 10, min(number, 6))}"
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        pytest.param(source, marks=pytest.mark.longest if source.stem in DEAR else pytest.mark.slow, id=source.stem)
-        for source in build.sources()
-    ],
-)
+@pytest.mark.slow
+@each_source
 def test_tutorial_runs(source, tmp_path):
     """With a tenth of the sweeps, steps and simulations: every cell works. What all of them give is in the notebook."""
     notebook = build.read(source)

@@ -6,12 +6,13 @@ their last axis. Loops run to the longest document of the batch, not to the padd
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from topiczoo.inference.programs.compiling import jitted
 
 
 class Batch(NamedTuple):
@@ -95,7 +96,7 @@ def _passed(weights: jax.Array, target: jax.Array) -> tuple[jax.Array, jax.Array
     return passed.sum(0, dtype=jnp.int32), jnp.where(passed, running, 0.0).max(0, initial=0.0)
 
 
-@partial(jax.jit, static_argnames=("repeats", "particles"))
+@jitted(long=True, static_argnames=("repeats", "particles"))
 def particle_walk(
     key: jax.Array, term_topic: jax.Array, batch: Batch, moves: Any, num_burn: Any, *, repeats: int, particles: int
 ) -> jax.Array:
@@ -163,7 +164,7 @@ def _parents(key: jax.Array, log_weights: jax.Array, chosen: jax.Array) -> jax.A
     return (cloud[..., None] * particles + parent).ravel()
 
 
-@partial(jax.jit, static_argnames=("repeats",))
+@jitted(long=True, static_argnames=("repeats",))
 def chib_walk(
     key: jax.Array,
     term_topic: jax.Array,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ from ..native.build import COMPILED, registered
 from ..samplers.gamma import dirichlet
 from ..story.assignments import AssignmentHandler, log_switches
 from ..story.bound import BoundGraph
+from ..story.graph import BETA
 from ..story.sweeping import StorySupervision, read_weights, sweep, why_no_kernel
 from ..story.tracing import Data, Values, concentration, run, total
 from .block import Block
@@ -104,7 +106,7 @@ class TopicBlock(Block):
         return self.supervision.quadratic(context) is not None
 
     def record(self, values: Values, before: Values, data: Data) -> dict[str, jax.Array]:
-        return topic_statistics(self.graph, values, before["z"], data, self.collapsed)
+        return topic_statistics(self.graph, values, before["z"], data, self.collapsed, self.integrated)
 
     def token_weights(self, values: Values, data: Data, document: int, n: int) -> jax.Array:
         """log p(z_dn = k | the rest) up to a constant, [topics], for checking against the story."""
@@ -122,24 +124,28 @@ class TopicBlock(Block):
 
 
 def topic_statistics(
-    graph: BoundGraph, values: Values, before: Assignments, data: Data, collapsed: bool
+    graph: BoundGraph, values: Values, before: Assignments, data: Data, collapsed: bool, dirichlet: Sequence[Any] = ()
 ) -> dict[str, jax.Array]:
     """``lp``, the story's log joint density; ``usage``, the share of words in each topic; ``moved``, that of words that have
     just changed it, and ``proposed``, that of words to which the words alone would have given another: where a response
     refuses every move, next to none of these have moved.
 
     Dirichlet theta and beta that only words read are integrated out: their density is spread over so many numbers near
-    zero that it would drown the rest. int prod_k theta_k^n_k Dir(theta; alpha) = B(alpha + n) / B(alpha).
+    zero that it would drown the rest. int prod_k theta_k^n_k Dir(theta; alpha) = B(alpha + n) / B(alpha). So are sites of
+    ``dirichlet`` blocks that beta is made of: p(x, rest) = c Dir(x; a) for all x, so c follows from x at the centre.
     """
     z: Assignments = values["z"]
+    whole = {graph.beta} if graph.beta_is_integrable() else set()
+    parts = {block.sites[0]: block for block in dirichlet if block.sites[0] in graph.parents[BETA] - whole}
+    centred = {site: jnp.full_like(values[site], 1.0 / values[site].shape[-1]) for site in parts}
+    values = {**values, **centred}
     trace = run(graph.story, *data, values, AssignmentHandler(counted=False))
     in_topic = z.topic_term.sum(1) if z.topic_term.ndim == 2 else z.topic_term.sum((0, 2))
     usage = in_topic / jnp.maximum(z.topic_term.sum(), 1.0)
     integrated = {}
     if collapsed and z.given_prior is None:
         integrated[graph.theta] = z.from_theta
-    if graph.beta_is_integrable():
-        integrated[graph.beta] = z.topic_term
+    integrated |= dict.fromkeys(whole, z.topic_term)
     known = {"z", *integrated, *([graph.theta] if collapsed else [])}
     others = [name for name, site in trace.items() if site["type"] == "sample" and name not in known]
     lp = total(trace, others) if others else jnp.zeros(())
@@ -152,6 +158,8 @@ def topic_statistics(
         lp += xlogy(z.from_theta, trace["z"]["fn"].theta).sum()
     if graph.beta not in integrated:
         lp += xlogy(z.topic_term, trace["z"]["fn"].beta).sum()
+    for site, block in parts.items():
+        lp -= block.conditional(values, data).log_prob(centred[site]).sum()
     if graph.has_sentences:
         lp += log_switches(z, data.documents.laid_out, trace["z"]["fn"].switch)
     if z.moved is not None:

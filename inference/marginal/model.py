@@ -29,7 +29,7 @@ drawn in turn (:class:`.scales.HeldOutScales`). In the bound of SVI these terms 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -51,6 +51,7 @@ from ..story.graph import ZBAR
 from ..story.response import Y
 from ..story.tracing import Values, ZbarHandler, by_document, log_prob, run, total
 from ..story.validation import Unserved
+from .proportions import become, by_gammas, spread_out
 
 FLOOR = 1e-30  # of a word's probability, so that float32 can hold the slope of its logarithm
 AVERAGES = {
@@ -79,6 +80,7 @@ class Marginal:
         self.scales = scales_of(graph)
         self.discrete = [name for name, site in graph.latent.items() if site.discrete]
         self.deferred = frozenset(graph.children(self.discrete)) | frozenset(graph.response_sites)
+        self.spread = [site for site in spread_out(graph) if average == "density" and site not in self.deferred]
         unseen = {ZBAR, *self.discrete}
         self.dropped = frozenset(name for name in graph.deterministic if graph.parents[name] & unseen)
         self._refuse()
@@ -101,7 +103,7 @@ class Marginal:
 
     def __call__(self, documents: Documents, y: Y = None, scale: float = 1.0) -> None:
         """The model; ``scale`` multiplies all that belongs to documents: D/batch for a slice of a corpus."""
-        summed = _SumOut(self, scale)
+        summed = _SumOut(self, scale, spread=self.spread)
         with summed:
             self.graph.story(documents, y)
         if self.graph.has_words and not self.words_deferred:
@@ -236,9 +238,11 @@ class Marginal:
 class _SumOut(Messenger):
     """Runs the story once: sums out the words' topics, notes coefficients, sets aside what is averaged later."""
 
-    def __init__(self, marginal: Marginal, scale: float, classes: dict[str, jax.Array] | None = None) -> None:
+    def __init__(
+        self, marginal: Marginal, scale: float, classes: dict[str, jax.Array] | None = None, spread: Sequence[str] = ()
+    ) -> None:
         super().__init__(None)
-        self.marginal, self.scale, self.classes = marginal, scale, classes or {}
+        self.marginal, self.scale, self.classes, self.spread = marginal, scale, classes or {}, spread
         self.values: dict[str, Any] = {}
         self.words: Any = 0.0  # of each document
         self.coefficients: list[jax.Array] = []
@@ -251,7 +255,10 @@ class _SumOut(Messenger):
         elif msg["type"] == "deterministic":
             msg["stop"] = name in self.marginal.dropped  # hidden from the handlers around the model
         elif msg["type"] == "sample":
-            if name in self.marginal.discrete:
+            if name in self.spread:
+                self.values[name] = by_gammas(name, msg["fn"])
+                become(msg, self.values[name])
+            elif name in self.marginal.discrete:
                 place = self.marginal.discrete.index(name)
                 some = jnp.full(msg["fn"].shape(), self.marginal.combinations[0, place])
                 msg["value"] = self.classes.get(name, some)

@@ -20,6 +20,7 @@ from ..story.reading import read
 from ..story.tracing import circumstances
 from ..story.validation import check_counts, check_numbers, check_seed, refuse_improper
 from .model import Marginal
+from .proportions import is_part
 from .scales import HeldOutScales
 
 NODES = 9
@@ -107,4 +108,5 @@ def nuts(
         "divergences": int(drawn.statistics["diverging"].sum()), "interrupted": drawn.interrupted,
         **circumstances(),
     }  # fmt: skip
-    return Posterior.of(graph, drawn.draws, engine="nuts", info=info, statistics=drawn.statistics)
+    draws = {name: value for name, value in drawn.draws.items() if not is_part(name)}
+    return Posterior.of(graph, draws, engine="nuts", info=info, statistics=drawn.statistics)

@@ -139,11 +139,15 @@ class Chains:
         self.stored = (*(f"~z.{site}" for site in schedule.unstored), *schedule.statistics.values())
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*already stores a value")
-            start = self.programs.start
-            self.states = [start(keys, data)] if self.together else [start(key, data) for key in keys]
-            if begin is not None:
-                with ThreadPoolExecutor(1) as beside:  # chains find their start while the next program is compiled
-                    beside.submit(self._ready, max(min(schedule.chunk, schedule.num_warmup or schedule.num_samples), 1))
+            start, steps = self.programs.start, max(min(schedule.chunk, schedule.num_warmup or schedule.num_samples), 1)
+            with ThreadPoolExecutor(1) as beside:  # chains find their start while the next program is compiled
+                like = None if self.together or hasattr(kernel, "program") else start.like(keys[0], data)
+                if like is not None:
+                    beside.submit(self._ready, steps, like)
+                self.states = [start(keys, data)] if self.together else [start(key, data) for key in keys]
+                if begin is not None:
+                    if like is None:
+                        beside.submit(self._ready, steps)
                     self.states = begin(keys, self.states)
 
     def advance(self, steps: int) -> tuple[list[Any], dict, dict]:
@@ -163,9 +167,9 @@ class Chains:
         )
         return states, draws, fields
 
-    def _ready(self, steps: int) -> Callable:
-        """The program for so many steps, compiled if it is not yet."""
-        state, known = self.states[0], self.programs.advance
+    def _ready(self, steps: int, state: Any = None) -> Callable:
+        """The program for so many steps, compiled if it is not yet, of a state like this one, or like those there are."""
+        state, known = self.states[0] if state is None else state, self.programs.advance
         key = steps, min(self.schedule.thinning, steps), self.stored, shapes(state)
         if key not in known:
             known[key] = self._program(steps, state)

@@ -21,13 +21,14 @@ from . import lowered, written
 
 QUICK = {"xla_cpu_use_fusion_emitters": False}
 ONCE = {"xla_backend_optimization_level": 0}
+LONG = {"xla_backend_optimization_level": 3}  # XLA's own, whatever the flags of the process say
 PATIENCE = 60.0  # seconds
 
 
 @functools.cache
-def options(once: bool = False, keys: bool = False) -> dict[str, Any]:
-    """What the compiler is told of a program; of one that runs ``once``, or that splits many keys side by side."""
-    told = ({} if keys else QUICK) | (ONCE if once else {})
+def options(once: bool = False, keys: bool = False, long: bool = False) -> dict[str, Any]:
+    """What the compiler is told of a program; of one that runs ``once``, or ``long``, or splits many keys side by side."""
+    told = ({} if keys else QUICK) | (ONCE if once else {}) | (LONG if long else {})
     return {name: value for name, value in told.items() if _known(name, value)}
 
 
@@ -45,8 +46,10 @@ def _known(name: str, value: Any) -> bool:
 class Jitted:
     """A function compiled as a whole, by :func:`options`; within another computation it is a part of that."""
 
-    def __init__(self, function: Callable, once: bool, keys: bool, form: Any, **settings: Any) -> None:
-        self._function, self._kind, self._form, self._settings = function, (once, keys), form, settings
+    def __init__(
+        self, function: Callable, once: bool, keys: bool, form: Any, long: bool = False, **settings: Any
+    ) -> None:
+        self._function, self._kind, self._form, self._settings = function, (once, keys, long), form, settings
         self._called = getattr(function, "__name__", "function")  # as profiles show it
         self._programs: dict[Any, lowered.Program] = {}
         self._making = threading.Lock()
@@ -86,7 +89,12 @@ class Jitted:
         if not self._is_kept():
             return self.lower(*arguments).compile()
         program, _ = self._program(arguments, {})
+        program.ready()
         return lambda *others: program(jax.tree.leaves((others, {})))
+
+    def like(self, *arguments: Any) -> Any:
+        """Zeros like what it gives of arguments like these, before it is compiled; None where that is not known."""
+        return self._program(arguments, {})[0].like() if self._is_kept() else None
 
     def _is_kept(self) -> bool:
         told: Any = jax.config
@@ -133,20 +141,21 @@ class Jitted:
         made = jax.jit(flat, **settings).lower(*leaves)
         if name is not None:
             lowered.kept(name, made, results[-1])
-        return lowered.Program(made.compile(), None, results[-1])
+        return lowered.Program(made, None, results[-1])
 
 
 def jitted(
-    function: Callable | None = None, *, once: bool = False, keys: bool = False, form: Any = None, **settings: Any
-) -> Any:
+    function: Callable | None = None, *, once: bool = False, keys: bool = False, long: bool = False, form: Any = None,
+    **settings: Any,
+) -> Any:  # fmt: skip
     """``jax.jit`` with what the compiler is told here: ``once`` for what runs once, or on few documents; ``keys`` for what
-    splits many keys side by side. With a ``form``, all that the function depends on beside its arguments, other processes
-    need not trace it again (:mod:`.lowered`)."""
+    splits many keys side by side; ``long`` for what mostly runs, wherever it does. With a ``form``, all that the function
+    depends on beside its arguments, other processes need not trace it again (:mod:`.lowered`)."""
     if function is None:
-        return functools.partial(jitted, once=once, keys=keys, form=form, **settings)
+        return functools.partial(jitted, once=once, keys=keys, long=long, form=form, **settings)
     own = (getattr(function, "__module__", None) or "").startswith("topiczoo.")
     if form is None and own and getattr(function, "__qualname__", "<").isidentifier():
         form = function.__module__, function.__qualname__  # of a module: it depends on nothing besides
     if settings.keys() - {"static_argnames"}:
         form = None
-    return Jitted(function, once, keys, form, **settings)
+    return Jitted(function, once, keys, form, long, **settings)

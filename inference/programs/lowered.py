@@ -16,9 +16,10 @@ import json
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -33,16 +34,30 @@ OF_LAPACK = b"lapack_"  # JAX tells XLA of these when it lowers the first
 _known: set[bytes] = set()
 
 
-class Program(NamedTuple):
-    """A compiled program of the leaves of its arguments."""
+class Program:
+    """A program of the leaves of its arguments; it is compiled when it is first needed."""
 
-    compiled: Callable
-    taken: Sequence[int] | None  # the leaves that it is given, if not all
-    results: Any  # the structure of what it gives
+    def __init__(self, lowered: Any, taken: Sequence[int] | None, results: Any) -> None:
+        """``taken``: the leaves that it is given, if not all; ``results``: the structure of what it gives."""
+        self._lowered, self.taken, self.results = lowered, taken, results
+        self._given = [_described(aval) for aval in lowered._lowering.compile_args["global_out_avals"]]
+        self._compiled: Callable | None = None
+        self._compiling = threading.Lock()
+
+    def ready(self) -> Callable:
+        """The compiled program."""
+        with self._compiling:
+            if self._compiled is None:
+                self._compiled, self._lowered = self._lowered.compile(), None
+        return self._compiled
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
         own = leaves if self.taken is None else [leaves[i] for i in self.taken]
-        return jax.tree.unflatten(self.results, self.compiled(*own))
+        return jax.tree.unflatten(self.results, (self._compiled or self.ready())(*own))
+
+    def like(self) -> Any:
+        """Zeros of the shapes and types that it gives."""
+        return jax.tree.unflatten(self.results, [_like(*told) for told in self._given])
 
 
 def found(name: str, called: str, leaves: Sequence[Any], settings: dict[str, Any]) -> Program | None:
@@ -69,7 +84,9 @@ def found(name: str, called: str, leaves: Sequence[Any], settings: dict[str, Any
             _known.add(OF_LAPACK)
         with mlir.make_ir_context():
             lowered._lowering._hlo = mlir.ir.Module.parse(module)
-        return Program(lowered.compile(), taken, results)
+        program = Program(lowered, taken, results)
+        program.ready()
+        return program
     return None
 
 
