@@ -32,6 +32,7 @@ from .kernels.sentences import laid_sentences, staying
 from .marginal.guides import Guide
 from .marginal.model import Marginal
 from .marginal.nuts_engine import NODES
+from .marginal.proportions import is_part, parts_given
 from .marginal.svi_engine import NODES as SVI_NODES
 from .marginal.svi_engine import learning_rates
 from .mcmc.plan import choose_blocks
@@ -40,7 +41,7 @@ from .story.bound import BoundGraph
 from .story.classes import labels_of
 from .story.reader import bind
 from .story.response import Response
-from .story.tracing import Story, run, traced
+from .story.tracing import Story, ZbarHandler, base_distribution, run, traced
 from .story.validation import check_corpus, check_seed
 
 ENGINES = ("gibbs", "nuts", "svi")
@@ -165,7 +166,7 @@ class Trials(Simulation):
         if engine not in ENGINES:
             raise ValueError(f"engine is {engine!r}; give one of {', '.join(map(repr, ENGINES))}.")
         super().__init__(story, corpus, arguments)
-        self.engine = engine
+        self.engine, self.spread = engine, list[str]()
         first = jitted(self.simulate, once=True)(jax.random.key(0))
         y = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), first.y)
         parts = {"y": y} if isinstance(y, np.ndarray) else y or {}
@@ -174,8 +175,10 @@ class Trials(Simulation):
             self.kernel: Any = choose_blocks(self.graph, collapse=collapse).kernel()
         elif engine == "nuts":
             # short trees: chains run side by side wait for the longest
+            model = Marginal(self.graph, nodes=NODES, average="density")
+            self.spread = model.spread
             self.kernel = NUTS(
-                Marginal(self.graph, nodes=NODES, average="density"), step_size=step_size,
+                model, step_size=step_size,
                 find_heuristic_step_size=False, target_accept_prob=0.9, max_tree_depth=6,
             )  # fmt: skip
         else:
@@ -185,7 +188,7 @@ class Trials(Simulation):
     def start(self, key: jax.Array, simulated: Simulated, num_warmup: int = 0, at_truth: bool = False) -> Any:
         """A chain's state on simulated data: at a start of the engine's own, or at the values that made the data."""
         data = self.documents(simulated.terms), simulated.y
-        params = self._params(simulated, data[0]) if at_truth else None
+        params = self._params(key, simulated, data[0]) if at_truth else None
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*already stores a value")
             return self.kernel.init(key, num_warmup, params, data, {})
@@ -199,17 +202,27 @@ class Trials(Simulation):
         """The latent values of a state; topics of words as one number a token."""
         data = self.documents(simulated.terms), simulated.y
         values = dict(self.kernel.get_constrain_fn(data, {})(state.z))
+        if self.spread:
+            made = self.kernel.postprocess_fn(data, {})(state.z)
+            values = {name: value for name, value in values.items() if not is_part(name)}
+            values |= {site: made[site] for site in self.spread}
         if self.engine == "gibbs" and self.graph.has_words:
             z = values["z"]
             values["z"] = z.topics[self.positions]
             values |= {} if z.taken is None else {"taken": z.taken[self.positions]}
         return values
 
-    def _params(self, simulated: Simulated, corpus: Documents) -> dict[str, Any]:
+    def _params(self, key: jax.Array, simulated: Simulated, corpus: Documents) -> dict[str, Any]:
         """Values as the kernel takes them: unconstrained for NUTS, topics with their counts."""
-        values = simulated.values
+        values = dict(simulated.values)
         by_nuts = set(self.graph.latent) if self.engine == "nuts" else set(self._nuts_sites())
         params: dict[str, Any] = {}
+        if self.spread:
+            trace = run(self.story, corpus, simulated.y, values, ZbarHandler(lambda theta: theta))
+        for number, site in enumerate(self.spread):
+            given = values.pop(site), base_distribution(trace[site]["fn"]).concentration
+            parts = parts_given(jax.random.fold_in(key, number), site, *given)
+            params |= {name: jnp.log(part) for name, part in parts.items()}
         for name, value in values.items():
             if name == "z" and self.graph.has_words:
                 if self.engine == "gibbs":

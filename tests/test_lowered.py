@@ -16,6 +16,7 @@ import numpyro.distributions as dist
 import pytest
 
 from topiczoo import corpora, inference, models
+from topiczoo.inference.mcmc import chains
 from topiczoo.inference.programs import compiling, keeping, lowered, written
 from topiczoo.inference.story.reading import read
 from topiczoo.inference.story.tracing import Story
@@ -237,6 +238,38 @@ def test_programs_are_found_again_by_shapes_and_static_arguments(folder):
         assert one.weak_type == other.weak_type and one.dtype == other.dtype
         np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(*map(jax.random.key_data, (keys, keys_again)))
+
+
+def test_what_a_program_gives_is_known_before_it_is_compiled(folder):
+    def told(x):
+        return {
+            "x": x + 1,
+            "weak": 2.0 * jnp.sqrt(2),
+            "keys": jax.random.split(jax.random.key(0), len(x)),
+            "none": None,
+        }
+
+    program, x = compiling.jitted(told, form="told"), jnp.arange(3.0)
+    like = program.like(x)
+    assert keeping.shapes(like) == keeping.shapes(program(x))
+    assert not like["x"].any() and like["weak"].weak_type
+    assert compiling.jitted(told).like(x) is None  # a function of no known form: nothing is made beforehand
+
+
+def test_chains_are_compiled_while_they_are_started(folder, monkeypatch):
+    """The program of an iteration is asked for by what a start is like, and serves the starts that are found."""
+    asked, ready = [], chains.Chains._ready
+
+    def noted(self, steps, state=None):
+        asked.append((state is not None, len(getattr(self, "states", ()))))
+        return ready(self, steps, state)
+
+    monkeypatch.setattr(chains.Chains, "_ready", noted)
+    fit = inference.gibbs(models.slda, CORPUS, Y, num_topics=2, **SHORT)
+    assert asked[0][0] and sum(early for early, _ in asked) == 1
+    programs = [kept for kept in keeping._kept.values() if isinstance(kept, chains.Programs)]
+    assert [len(one.advance) for one in programs] == [1]
+    assert np.isfinite(fit.draws["eta"]).all()
 
 
 @pytest.mark.parametrize("harm", ["cut short", "other bytes", "empty", "a type of another package"])

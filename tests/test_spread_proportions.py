@@ -1,6 +1,6 @@
 """Proportions with concentrations next to 0, as NUTS moves them: their law, the density, and what a fit shows of it.
 
-Limits: Kolmogorov-Smirnov tests at a level of 1e-6, twelve of them: a right program fails with probability 1e-5.
+Limits: Kolmogorov-Smirnov tests at a level of 1e-6, some twenty of them: a right program fails with probability 1e-5.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ import pytest
 from numpyro import handlers
 from numpyro.infer.util import log_density
 from scipy import stats
+from scipy.special import softmax
 
 from topiczoo import inference, models
 from topiczoo.corpora import Corpus
 from topiczoo.corpora.layouts import documents
 from topiczoo.inference.marginal.model import Marginal
-from topiczoo.inference.marginal.proportions import by_gammas, spread_out
+from topiczoo.inference.marginal.proportions import by_gammas, parts_given, spread_out
+from topiczoo.inference.simulation import Trials
 from topiczoo.inference.story.reading import read
 
 COUNTS = np.random.default_rng(0).poisson(1.0, (5, 6)) + 1
@@ -42,6 +44,39 @@ def test_shares_made_of_gammas_are_dirichlet(concentrations):
         exact = stats.beta(a[k], a.sum() - a[k]).rvs(20_000, random_state=rng)
         found, exact = (np.clip(x, 1e-30, 1 - 1e-6) for x in (shares[:, k], exact))
         assert stats.ks_2samp(found, exact).pvalue > LEVEL, k
+
+
+@pytest.mark.parametrize("concentrations", [(0.5, 2.0, 3.0), (0.02, 0.1, 1.5)])
+def test_what_shares_are_made_of_is_drawn_given_them(concentrations):
+    """Shares from their law, the two numbers given these: then the numbers have theirs, and make the shares."""
+    a = jnp.asarray(concentrations)
+
+    @jax.jit
+    def drawn(key):
+        shares_key, key = jax.random.split(key)
+        theta = jax.random.dirichlet(shares_key, a, (20_000,))
+        return theta, parts_given(key, "theta", theta, a)
+
+    theta, parts = jax.tree.map(lambda value: np.asarray(value, float), drawn(jax.random.key(3)))
+    gammas, powers = parts["theta~gammas"], parts["theta~powers"]
+    np.testing.assert_allclose(softmax(np.log(gammas) - powers / concentrations, 1), theta, atol=2e-3)
+    for k, concentration in enumerate(concentrations):
+        assert stats.kstest(gammas[:, k], stats.gamma(concentration + 1).cdf).pvalue > LEVEL, k
+        assert stats.kstest(powers[:, k], stats.expon.cdf).pvalue > LEVEL, k
+    assert abs(np.corrcoef(gammas[:, 0], powers[:, 0])[0, 1]) < 0.05
+
+
+@pytest.mark.parametrize("at_truth", [False, True])
+def test_a_trial_has_the_shares_and_not_what_they_are_made_of(at_truth):
+    trials = Trials("hdp", CORPUS, engine="nuts", num_topics=3, gamma=1.0)
+    simulated = jax.jit(trials.simulate)(jax.random.key(4))
+    values = jax.jit(lambda key: trials.values(trials.start(key, simulated, at_truth=at_truth), simulated))(
+        jax.random.key(5)
+    )
+    assert set(values) == {"alpha", "growth", "breaks", "beta", "theta"}
+    if at_truth:
+        for site, value in values.items():
+            np.testing.assert_allclose(value, simulated.values[site], rtol=1e-3, atol=2e-3)
 
 
 def test_they_are_made_so_where_a_concentration_may_come_next_to_0():

@@ -26,6 +26,7 @@ from ..story.tracing import ZbarHandler, base_distribution, run
 
 NEAR, OFTEN, DRAWS = 1e-3, 0.2, 200  # concentrations below NEAR in more than so many draws of the prior
 PARTS = "~gammas", "~powers"  # what stands behind a site's name
+LEAST = 1e-37  # of a share that float32 can tell from 0
 
 
 def spread_out(graph: BoundGraph) -> tuple[str, ...]:
@@ -65,6 +66,23 @@ def by_gammas(name: str, fn: Any) -> jax.Array:
     gammas = numpyro.sample(name + PARTS[0], dist.Gamma(a + 1.0, 1.0).to_event(1))
     powers = numpyro.sample(name + PARTS[1], dist.Exponential(jnp.ones_like(a)).to_event(1))
     return jax.nn.softmax(jnp.log(gammas) - powers / a)
+
+
+def parts_given(key: jax.Array, name: str, theta: jax.Array, concentrations: jax.Array) -> dict[str, jax.Array]:
+    """A draw of the two numbers of each share given the shares.
+
+    Given g_k a number x_k is g_k and an Exponential(1) more. Of a share that float32 has as 0 no more than that is known:
+    v_k is as large as that takes, and an Exponential(1) more.
+    """
+    total_key, more_key, beyond_key = jax.random.split(key, 3)
+    a = jnp.broadcast_to(concentrations, theta.shape)
+    log_total = jax.random.loggamma(total_key, a.sum(-1, keepdims=True))
+    log_g = log_total + jnp.log(jnp.maximum(theta, LEAST))
+    gammas = jnp.exp(log_g) + jax.random.exponential(more_key, theta.shape)
+    powers = a * (jnp.log(gammas) - log_g) + jnp.where(
+        theta < LEAST, jax.random.exponential(beyond_key, theta.shape), 0.0
+    )
+    return {name + PARTS[0]: gammas, name + PARTS[1]: powers}
 
 
 def become(message: dict, value: jax.Array) -> None:

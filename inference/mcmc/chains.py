@@ -141,7 +141,7 @@ class Chains:
             warnings.filterwarnings("ignore", message=".*already stores a value")
             start, steps = self.programs.start, max(min(schedule.chunk, schedule.num_warmup or schedule.num_samples), 1)
             with ThreadPoolExecutor(1) as beside:  # chains find their start while the next program is compiled
-                like = None if self.together or hasattr(kernel, "program") else start.like(keys[0], data)
+                like = None if self.together or hasattr(kernel, "program") else start.like(next(iter(keys)), data)
                 if like is not None:
                     beside.submit(self._ready, steps, like)
                 self.states = [start(keys, data)] if self.together else [start(key, data) for key in keys]

@@ -11,6 +11,7 @@ Nothing in a file is run but what the module computes: structures are JSON, and 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -56,8 +57,14 @@ class Program:
         return jax.tree.unflatten(self.results, (self._compiled or self.ready())(*own))
 
     def like(self) -> Any:
-        """Zeros of the shapes and types that it gives."""
-        return jax.tree.unflatten(self.results, [_like(*told) for told in self._given])
+        """Zeros of the shapes and types that it gives, for which nothing is compiled where that can be avoided."""
+
+        @functools.cache
+        def zeros(shape: tuple[int, ...], dtype: str, weak: bool) -> jax.Array:
+            return _like(shape, dtype, weak) if weak or "<" in dtype else jnp.asarray(np.zeros(shape, dtype))
+
+        given = [zeros(tuple(shape), dtype, weak) for shape, dtype, weak in self._given]
+        return jax.tree.unflatten(self.results, given)
 
 
 def found(name: str, called: str, leaves: Sequence[Any], settings: dict[str, Any]) -> Program | None:
@@ -128,7 +135,7 @@ def _described(aval: Any) -> list[Any]:
 def _like(shape: Sequence[int], dtype: str, weak: bool) -> jax.Array:
     """An array of which no more than its shape and type matters."""
     if dtype == "key<fry>":
-        return jax.random.wrap_key_data(jnp.zeros((*shape, 2), jnp.uint32), impl="threefry2x32")
+        return jax.random.wrap_key_data(np.zeros((*shape, 2), np.uint32), impl="threefry2x32")
     return jnp.broadcast_to(np.dtype(dtype).type(0).item(), shape) if weak else jnp.zeros(shape, dtype)
 
 
