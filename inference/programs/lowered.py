@@ -135,7 +135,7 @@ def _described(aval: Any) -> list[Any]:
 def _like(shape: Sequence[int], dtype: str, weak: bool) -> jax.Array:
     """An array of which no more than its shape and type matters."""
     if dtype == "key<fry>":
-        return jax.random.wrap_key_data(np.zeros((*shape, 2), np.uint32), impl="threefry2x32")
+        return jax.random.wrap_key_data(jnp.asarray(np.zeros((*shape, 2), np.uint32)), impl="threefry2x32")
     return jnp.broadcast_to(np.dtype(dtype).type(0).item(), shape) if weak else jnp.zeros(shape, dtype)
 
 
