@@ -340,6 +340,7 @@ def story(corpus, y=None):
 """
 
 
+@pytest.mark.slow
 def test_a_story_that_was_edited_between_two_processes_is_the_new_one(tmp_path):
     known = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_COMP", "JAX_PERS"))}
     flags = os.environ.get("XLA_FLAGS", "").replace("--xla_force_host_platform_device_count=2", "")

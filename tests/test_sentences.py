@@ -192,6 +192,7 @@ def fitted():
     return fit, corpus, y
 
 
+@pytest.mark.slow
 def test_switches_topics_and_responses_are_found(fitted):
     fit, corpus, y = fitted
     low, high = np.quantile(fit.draws["switch"], [0.01, 0.99])
