@@ -80,7 +80,8 @@ class Marginal:
         self.scales = scales_of(graph)
         self.discrete = [name for name, site in graph.latent.items() if site.discrete]
         self.deferred = frozenset(graph.children(self.discrete)) | frozenset(graph.response_sites)
-        self.spread = [site for site in spread_out(graph) if average == "density" and site not in self.deferred]
+        spread = spread_out(graph) if average == "density" else ()
+        self.spread = [site for site in spread if site not in self.deferred]
         unseen = {ZBAR, *self.discrete}
         self.dropped = frozenset(name for name in graph.deterministic if graph.parents[name] & unseen)
         self._refuse()
